@@ -135,20 +135,19 @@ def _packed(
 ) -> Iterator[tuple[int, int, str]]:
     """Yield the chunks of pieces. What leads into a list that does not fit one is repeated in each, if it is short."""
     meter = meter_of(title)
-    begun = number = 0
-    while number < len(pieces):
-        first, (lead, size) = number, pieces[number]
-        number += 1
-        words = text[slice(*lead)].strip()
-        if not words.endswith(COLONS) or size > meter.capacity // _LEAD_SHARE:
+    begun = seen = 0  # the first piece that is in no chunk yet, and that is in no list yet
+    leads = [number for number, (span, _) in enumerate(pieces) if text[slice(*span)].rstrip().endswith(COLONS)]
+    for first in leads:
+        lead, size = pieces[first]
+        if first < seen or size > meter.capacity // _LEAD_SHARE:
             continue
-        stop = number
-        while stop < len(pieces) and _is_of_list(text, pieces[stop][0][0], is_first=stop == number):
+        stop = first + 1
+        while stop < len(pieces) and _is_of_list(text, pieces[stop][0][0], is_first=stop == first + 1):
             stop += 1
         total = sum(size for _, size in pieces[first:stop])
-        if stop == number or total <= meter.capacity or meter.fits(lead[0], pieces[stop - 1][0][1]):
+        if stop == first + 1 or total <= meter.capacity or meter.fits(lead[0], pieces[stop - 1][0][1]):
             continue
-        number = stop
+        seen, words = stop, text[slice(*lead)].strip()
         below = meter_of(_with_header(title, words))
         if any(size > below.capacity for _, size in pieces[first + 1 : stop]):
             continue

@@ -19,7 +19,7 @@ from corag.cli.console import progress, say, stderr
 from corag.memory import clear_caches
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.text.chunking import ChunkConfig
-from corag.text.data import DataFolder, Query
+from corag.text.data import NO_SPLIT, DataFolder, Query
 from experiments.data.config import comma_separated
 from experiments.data.pools import Pool, content_hash, open_pool, sample_questions
 from experiments.data.splits import HELD_OUT, default_split, document_groups, held_out, questions_of
@@ -107,11 +107,19 @@ class SetRun:
             if not several:
                 output_file(config.out, RESULT)
         self._folder = DataFolder.open(config.data)
+        is_named = bool(config.split)
         self.config = config = replace(config, split=config.split or default_split(self._folder))
         if config.look:
             queries = sealed_questions(self._folder, config.look)
         else:
             queries = questions_of(self._folder, config.split)
+            total = len(self._folder.queries)
+            if not is_named and len(queries) < total and all(one.split == NO_SPLIT for one in self._folder.queries):
+                logger.warning(
+                    "the %d questions name no split: %d of them are compared, as %r; the others are for training and "
+                    "tests. Compare all with --split %s",
+                    total, len(queries), config.split, NO_SPLIT,
+                )  # fmt: skip
         if config.part == "held-out":
             chosen = held_out(self._folder, queries, HELD_OUT)
             queries = [query for query in queries if query.id in chosen]
