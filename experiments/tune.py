@@ -137,7 +137,8 @@ def choose(
     table = [[name, f"{share:.3f}", f"{cost:.0f}", str(difference)] for (name, (share, cost)), difference in figures]
     (share, cost), default, (filled, full) = (means[name] for name in ("chosen", DEFAULT, FILLING))
     gains, chosen = cost < default[1] and share >= config.keep * filled, names[best(rows >= 0)]
-    share, cost = (share, cost) if gains else default
+    if not gains:
+        table[0][0], (share, cost) = "chosen, but not used", default
     decision = (
         f"{f'`{chosen}`' if gains else 'The default'} keeps {share / max(filled, 1e-9):.0%} of what filling the budget "
         f"does, with {cost / max(full, 1):.0%} of its tokens."
