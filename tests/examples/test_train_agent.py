@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import wandb
 
 import corag
 from examples.train_agent import train
@@ -13,6 +14,7 @@ from tests.wandb_files import offline_runs
 @pytest.mark.filterwarnings("ignore")
 def test_from_a_table_to_a_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
+    wandb.teardown()  # it reads its variables once for a process
     drawn = np.random.default_rng(7)
     rows = [
         label_row(
