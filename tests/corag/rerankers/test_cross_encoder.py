@@ -15,6 +15,7 @@ from corag.errors import InputError
 from corag.models.engine import quiet
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.text.documents import SEPARATOR
+from experiments.tune import TuneConfig, tune
 from tests.corag.models.worlds import byte_level, change_json, save_bert, save_xlm_roberta
 from tests.experiments.worlds import write_folder
 from tests.fakes import chunks_of
@@ -107,10 +108,18 @@ def test_outputs(folders):
 def test_one_that_is_trained_as_the_page_shows_is_a_reranker(folders, tmp_path, monkeypatch):
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     [code] = list(re.findall(r"^```python skip\n(.*?)^```", page, re.DOTALL | re.MULTILINE))
-    rows = [{"id": f"q{number}", "question": f"Which river is number {number}?", "gold": [f"p{number}"],
-             "candidates": [f"p{one}" for one in range(6)], "split": "train"} for number in range(6)]  # fmt: skip
+    rows = [
+        {
+            "id": f"q{number}",
+            "question": f"Which river is number {number}?",
+            "gold": [f"p{number}"],
+            "candidates": [f"p{(number + one) % 20}" for one in range(6)],
+            "split": "train",
+        }
+        for number in range(20)
+    ]
     write_folder(
-        tmp_path / "my-folder", [{"id": f"p{n}", "title": "River", "text": f"This is {n}."} for n in range(6)], rows
+        tmp_path / "my-folder", [{"id": f"p{n}", "title": "River", "text": f"This is {n}."} for n in range(20)], rows
     )
     monkeypatch.chdir(tmp_path)
     names = {"corag": corag}
@@ -119,3 +128,10 @@ def test_one_that_is_trained_as_the_page_shows_is_a_reranker(folders, tmp_path, 
     assert 0 < values[0] < 1 and values[1] == 0
     before = CrossEncoder(model=folders["bert"]).score("Which river is number 1?", ["River\nThis is 1."])
     assert values[0] != before[0]
+    # And a further signal of the value, with a weight of its own.
+    signal = "cross-encoder(model=my-cross-encoder)"
+    tune(TuneConfig("my-folder", "tuned", signals=signal, budget=48, quiet=True))
+    value = corag.reranker("fused", adapter="tuned/fused", signals=[signal])
+    size = len(value.weights.signals)
+    assert value.weights.signals[-1] == signal and value.weights.passage[[size - 1, 2 * size - 1]].all()
+    assert corag.select("Which river is number 1?", ["River\nThis is 1.", "Bananas."], 48, reranker=value).ids
