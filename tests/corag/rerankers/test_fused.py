@@ -99,9 +99,16 @@ def test_scripts_that_minilm_does_not_read_are_read_by_another_encoder():
     texts = ["熊猫吃竹子。", "珠穆朗玛峰高8849米。", "K2是世界第二高峰。"]
     chunks = [Chunk(str(row), text) for row, text in enumerate(texts)]
     assert Fused().scorer("珠穆朗玛峰有多高？", chunks)([(0,), (1,), (2,)]).argmax() == 1
-    # One such text among others is enough.
-    late = Fused().late("How high is Everest?", [*PASSAGES, *chunks])
-    assert late is not None and late.encoder == "e5"
+    # One such text among others is enough, and a language of which MiniLM's vocabulary has few words whole.
+    german = [Chunk("d", "Nach zwanzig Minuten werden sämtliche Aufträge nacheinander ausgeführt.")]
+    assert [Fused().late(QUESTION, [*PASSAGES, *others]).encoder == "e5" for others in ((), chunks)] == [False, True]
+    late = Fused().late("how long does it wait?", german)
+    assert late.encoder == "e5"
+    # Words that are spelled alike in two languages say nothing.
+    chunks = [*german, Chunk("e", "Im Gift wird sofort danach untersucht, welche Verbindungen darin enthalten waren.")]
+    for question, told in (("which gift does she like most?", False), ("wird danach sofort untersucht?", True)):
+        words = Fused().signal_values(question, chunks, late)[:, Fused().weights.signals.index("bm25")]
+        assert words.any() == told
 
 
 def test_a_damaged_value_is_refused(tmp_path):

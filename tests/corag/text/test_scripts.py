@@ -3,7 +3,7 @@
 import pytest
 
 import corag
-from corag.text.words import minilm_reads, spaced_characters
+from corag.text.words import minilm_reads, minilm_share, spaced_characters
 
 CAPITALS = [
     "罗马是意大利的首都。",
@@ -36,6 +36,20 @@ def test_words_where_no_space_divides_them(text, spaced):
 )  # fmt: skip
 def test_half_of_the_letters_are_latin(texts, read):
     assert minilm_reads(texts) == read
+
+
+@pytest.mark.parametrize(
+    ("texts", "share"),
+    [
+        ([], 1.0), (["12 + 3 is it"], 1.0), (["Where is the lake?"], 1.0),
+        # Whole are three of six, and two of five; names do not count.
+        (["lake deep long", "nacheinander ausgeführt verzögert"], 0.5),
+        (["lake deep", "nacheinander ausgeführt verzögert"], 0.4), (["lake", "Qxqx Zyzy Xwvx"], 1.0),
+        (["находится озеро"], 0.0),
+    ],
+)  # fmt: skip
+def test_words_that_are_whole_in_minilms_vocabulary(texts, share):
+    assert minilm_share(texts) == share
 
 
 def test_what_minilm_does_not_read_is_chosen_by_words():
