@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, Literal, NamedTuple
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -181,6 +182,9 @@ class BudgetedSelector(Part):
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the candidates, or their units."""
+        # Separators, punctuation and controls; signs such as `+` may be what is asked about.
+        if all(category(character)[0] in "ZPC" for character in query):
+            warn_once(f"the question {query!r:.40} has no word, so it does not tell which texts to choose")
         passages = SelectionProblem(query, candidates, self.tokenizer, budget_tokens)
         return self.prepared(passages.prefiltered() if self._reads(passages) else passages)
 
@@ -314,7 +318,7 @@ class BudgetedSelector(Part):
 
     def _reason(self, problem: SelectionProblem) -> str:
         if not problem.chunks:
-            return "there are no candidates"
+            return "there are no candidates" + (" with a text" if problem.passages.num_duplicates else "")
         cheapest = int(problem.costs.min()) - problem.separator_tokens
         if cheapest > problem.budget_tokens:
             return (

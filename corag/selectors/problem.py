@@ -50,13 +50,13 @@ class SelectionProblem:
 
     Args:
         query: The question.
-        candidates: Best first; repeated ids and texts, which add cost and nothing else, are left out; see `_distinct`.
+        candidates: Best first; repeated ids and texts and empty ones, which add nothing, are left out; see `_distinct`.
         tokens: Counts as the answering model does.
         budget_tokens: The most tokens that the prompt's text may cost.
         whole: The problem before its passages were cut into units; None if these are passages.
         slack: Tokens by which summed costs may exceed the budget, because the set costs less.
         extra_separator_tokens: What each join of two chunks costs beyond a separator.
-        num_duplicates: Candidates left out because their id or text had occurred before.
+        num_duplicates: Candidates left out because their id or text had occurred before, or they have no text.
         memory: Token counts, scorers and units, shared by copies with the same candidates.
 
     Raises:
@@ -334,7 +334,7 @@ def unit_candidates(passages: SelectionProblem, size: int, max_units: int) -> li
 
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates without repeated ids and texts, which add cost and nothing else; the best-ranked stay.
+    """Return the candidates without repeated ids and texts and empty ones, which add nothing; the best-ranked stay.
 
     The same text on another page, below the same heading, is repeated, too; see `content`.
     """
@@ -346,7 +346,7 @@ def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
         if by_id.setdefault(chunk.id, chunk.text) != chunk.text:
             raise InputError(f"two candidates with different texts share the id {chunk.id!r}; use unique ids")
         said = chunk.text if isinstance(chunk, UnitChunk) else content(chunk)
-        if chunk.text not in seen and said not in seen:
+        if chunk.text.strip() and chunk.text not in seen and said not in seen:
             kept.append(candidate)
         seen |= {chunk.text, said}
     return kept

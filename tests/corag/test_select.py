@@ -111,6 +111,13 @@ def test_lone_surrogates_are_refused_in_questions_and_texts(half, text, method):
 
 
 @pytest.mark.slow
+def test_texts_without_a_word_are_left_out_and_questions_without_one_said(caplog):
+    found = corag.select("+", ["", "a + b", " "], 64, method="top-k")
+    assert (found.text, len(found.chunks), caplog.messages) == ("a + b", 1, [])
+    assert corag.select("???", ["", " "], 64, method="top-k").trace.reason == "there are no candidates with a text"
+    assert "the question '???' has no word" in caplog.text
+
+
 def test_a_value_is_read_again_once_its_folder_has_changed(tmp_path):
     folder = tmp_path / "value"
     shutil.copytree(shipped_adapter("fused"), folder)
