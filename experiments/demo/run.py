@@ -42,7 +42,7 @@ CONFIGURATIONS = (
 )
 """What the agent chooses among: they share what is known of each text, so labels take seconds."""
 
-BUDGETS = (256, 512, 1024)
+BUDGETS = (256, 1024)
 """Token budgets to compare."""
 LABEL_BUDGET = 256
 CHUNK_TOKENS, NUM_CANDIDATES = 80, 20
