@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
@@ -170,6 +169,7 @@ def pack(pieces: Sequence[SizedSpan], meter: ChunkMeter, overlap_tokens: int) ->
     """Fill chunks with whole pieces, greedily; yield spans that fit."""
     spans = [span for span, _ in pieces]
     sizes = [size for _, size in pieces]
+    lists = _Lists(meter)
     start = new = 0  # the first piece of the chunk, and the first one that is in no chunk yet
     while new < len(spans):
         end = new + 1
@@ -183,7 +183,7 @@ def pack(pieces: Sequence[SizedSpan], meter: ChunkMeter, overlap_tokens: int) ->
             end = new + 1 + ends.index(meter.last_that_fits(spans[start][0], ends))
         # A list stays with what leads into it, if they fit one chunk.
         if end < len(spans):
-            end = next((lead for lead in range(new + 1, end) if _leads_across(meter, spans[lead], spans[end][0])), end)
+            end = next((lead for lead in range(new + 1, end) if lists.are_cut(spans[lead], spans[end][0])), end)
         # What leads into a list or into code begins the chunk that has it.
         while end < len(spans) and end - 1 > new and meter.text[slice(*spans[end - 1])].rstrip().endswith(COLONS):
             end -= 1
@@ -200,16 +200,32 @@ def pack(pieces: Sequence[SizedSpan], meter: ChunkMeter, overlap_tokens: int) ->
             start += 1
 
 
-def _leads_across(meter: ChunkMeter, lead: Span, cut: int) -> bool:
-    """Return whether a piece leads into a list in which a chunk would be cut, and both fit one chunk."""
-    if not meter.text[slice(*lead)].rstrip().endswith(COLONS):
-        return False
-    end, lines = lead[1], io.StringIO(meter.text[lead[1] : lead[1] + _LIST_CHARACTERS * meter.max_tokens])
-    for line in lines:
-        if line.strip() and not line[0].isspace() and not ITEM.match(line):
-            break
-        end += len(line)
-    return cut < lead[1] + len(meter.text[lead[1] : end].rstrip()) and meter.fits(lead[0], end)
+class _Lists:
+    """Tells whether pieces of a document, in its order, lead into a list; each line is looked at once."""
+
+    def __init__(self, meter: ChunkMeter) -> None:
+        self._meter = meter
+        self._start = self._end = 0  # of the list that was found last
+        self._has_ended = False
+
+    def are_cut(self, lead: Span, cut: int) -> bool:
+        """Return whether a piece leads into a list in which a chunk would be cut, and both fit one chunk."""
+        text = self._meter.text
+        if not text[slice(*lead)].rstrip().endswith(COLONS):
+            return False
+        end = self._end_of(lead[1])
+        return cut < lead[1] + len(text[lead[1] : end].rstrip()) and self._meter.fits(lead[0], end)
+
+    def _end_of(self, start: int) -> int:
+        """Return where the list that begins at an offset ends, as far as a chunk may reach."""
+        text, limit = self._meter.text, start + _LIST_CHARACTERS * self._meter.max_tokens
+        if not self._start <= start < self._end:
+            self._start, self._end, self._has_ended = start, start, False
+        while not self._has_ended and self._end < min(limit, len(text)):
+            line = text[self._end : text.find("\n", self._end) + 1 or len(text)]
+            self._has_ended = bool(line.strip()) and not line[0].isspace() and not ITEM.match(line)
+            self._end += 0 if self._has_ended else len(line)
+        return min(self._end, limit)
 
 
 def words_of(text: str, span: Span) -> list[Span]:

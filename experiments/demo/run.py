@@ -59,7 +59,7 @@ class DemoConfig(Runtime, Tracking):
     """
 
     out: str = "runs/demo"
-    limit: int | None = 32
+    limit: int | None = 24
     logger: Tracker = field(default="wandb", kw_only=True)
 
     def __post_init__(self) -> None:

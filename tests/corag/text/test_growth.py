@@ -4,6 +4,7 @@ Steps are lines of our code, the same on every machine. Expressions and librarie
 time grew with the square, or worse, would not end within the test.
 """
 
+import json
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -53,6 +54,7 @@ WORK = {
 }
 # Parsers of these formats take seconds for the long texts; hostile ones of their own are in `tests.corag.files`.
 READERS = {
+    "JSON lines": lambda text: read("a.jsonl")(json.dumps({"text": text})),
     "text": read("a.txt"),
     "AsciiDoc": read("a.adoc"),
     "TeX": read("a.tex"),
