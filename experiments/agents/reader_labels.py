@@ -79,8 +79,8 @@ def noise(first: Labels, second: Labels) -> list[str]:
     both = passed[0] & passed[1]
     rows = np.arange(len(shared))
     single = int(values[0].mean(axis=0).argmax())
-    by_hindsight = values[0][rows, best[0]] - values[0][:, single]
-    told = values[1][rows, best[0]] - values[1][:, single]
+    gain_of_first = values[0][rows, best[0]] - values[0][:, single]
+    gain_of_second = values[1][rows, best[0]] - values[1][:, single]
     return [
         f"{len(shared)} questions, labelled twice",
         f"ROUGE-L {values[0].mean():.3f} and {values[1].mean():.3f}, correlation {_correlation(*values):.2f}; "
@@ -89,8 +89,8 @@ def noise(first: Labels, second: Labels) -> list[str]:
         f"another configuration is best: {(~(at_best[0] & at_best[1]).any(axis=1)).mean():.0%}",
         f"pass the {PAPER.margin:.0%} rule: {passed[0].mean():.0%} and {passed[1].mean():.0%}, {both.mean():.0%} "
         f"both times, of these with the same best one {np.mean((best[0] == best[1])[both]):.0%}",
-        f"the oracle's gain over one configuration: {by_hindsight.mean():.3f} by the labels that it chose from, "
-        f"{paired_difference(told, groups=pair[0].group.tolist())} by the others",
+        f"the oracle's gain over one configuration: {gain_of_first.mean():.3f} by the labels that it chose from, "
+        f"{paired_difference(gain_of_second, groups=pair[0].group.tolist())} by the others",
     ]
 
 
