@@ -223,9 +223,11 @@ def main(results: str = "", left_out: str = "", changed: str = "") -> None:
 
 
 def _files(folder: str) -> list[Path]:
-    """Return the results in a folder, in the order of `TITLES`."""
+    """Return the results in a folder, in the order of `TITLES`; `InputError` if there are none."""
     order = {name: number for number, name in enumerate(TITLES)}
     files = sorted(file for file in Path(folder).glob("*.json") if file.name != "comparison.json")
+    if not files:
+        raise InputError(f"{folder} has no results; give the folder that `corag evaluate` wrote")
     return sorted(files, key=lambda file: order.get(file.stem.rpartition("-")[0], len(order)))
 
 
