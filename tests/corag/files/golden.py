@@ -12,7 +12,7 @@ from corag.files.chunks import chunk_file
 from corag.files.read import READERS, kind_of, parse_file
 from corag.text.chunking import CHUNKING_VERSION, chunk_document
 from corag.text.documents import Document
-from tests.corag.files.worlds import SAMPLES, book, html, pdf, sheets, slides
+from tests.corag.files.worlds import SAMPLES, book, html, mail, pdf, sheets, slides
 from tests.corag.files.worlds import docx as word
 from tests.paths import GOLDEN
 
@@ -22,34 +22,48 @@ GUIDE = (SAMPLES / "guide.md").read_text("utf-8")
 
 def samples():
     """Name -> bytes; manual pages are left out, as other programs render them."""
-    body = "<h1>Pump</h1><p>It <b>pumps</b> water.<h2 id=parts>Parts</h2><table><tr><th>part<tr><td>a|b</table>"
-    styled = [("Title", "The pump"), ("Heading 1", "Install"), ("Normal", "Open it."), ("table", [["part"], ["a"]])]
+    page = """<header><p>My site</p></header><article><h1>Pump<a class="headerlink" href="#p">¶</a></h1>
+    <p>It <b>pumps</b> <a href="x">water</a>.<ul><li>one<li>two</ul>
+    <h2 id=parts>Parts &amp; prices</h2><table><tr><th>part<th>price<tr><td>a|b<td>5</table>
+    <pre><code>x = 1
+y = 2</code></pre><img alt="picture" src="x.png"></article><aside>Ads</aside>"""
+    styled = [
+        ("Title", "The pump"), ("Heading 1", "Install"), ("Normal", "Open the valve."), ("Heading 2", "Parts"),
+        ("table", [["part", "price"], ["valve", "5"]]), ("List Bullet", "one"), ("List Bullet", "two"),
+        ("Heading 1", "Repair"), ("Normal", "Close it."),
+    ]  # fmt: skip
     outline = {"Install": 1, "  Linux": 2}
     pages = [["1 Install", "Open the val-", "ve. It has a valve."], ["1.1 Linux", "Run the program."]]
-    return {
-        "guide.md": GUIDE.encode(),
+    cells = [
+        {"cell_type": "markdown", "source": ["# Pump\n", "It pumps."]},
+        {"cell_type": "code", "source": "run()", "outputs": [
+            {"output_type": "stream", "text": ["on\n"]},
+            {"output_type": "display_data", "data": {"image/png": "iVBORw0KGgo" * 99, "text/plain": "<Figure>"}},
+        ]},
+        {"cell_type": "raw", "source": ""},
+    ]  # fmt: skip
+    written = ("guide.md", "install.md", "pump.rst", "pump.adoc", "pump.tex")
+    return {name: (SAMPLES / name).read_bytes() for name in written} | {
         "notes.txt": ("Notes of a well-\nknown imple-\nmentation. " * 8).encode(),
         "prices.csv": b"name,price\n" + b"".join(b"part %d,%d\n" % (row, row) for row in range(12)),
-        "rows.jsonl": b'{"title": "Pump", "text": "It pumps.", "tags": ["a", 1]}\n"alone"\n',
-        "page.html": html(body, title="Pump - My site"),
+        "rows.jsonl": b'{"title": "Pump", "text": "It pumps.", "tags": ["a", 1], "none": null}\n\n{"id": 7}\n"alone"\n',
+        "page.html": html(page, title="Pump - My site"),
         "pump.docx": word(styled),
         "pump.pdf": pdf(pages, outline=outline, title="The pump", head="Company"),
         "talk.pptx": slides(),
         "list.xlsx": sheets(),
-        "pump.rst": b"Pump\n====\n\nUse :func:`open`.\n\n.. note:: Wait.\n\n::\n\n    x = 1\n",
-        "pump.adoc": b"= Pump\n\nIt pumps.\n\n|===\n|part |price\n\n|seal |5\n|===\n",
-        "pump.tex": b"\\section{Pump}\nIt \\emph{pumps}.\n\\begin{verbatim}\nx = 1\n\\end{verbatim}\n",
-        "pump.eml": b"From: a@b.org\nSubject: Pump\nMIME-Version: 1.0\n\nIt pumps.\n",
-        "pump.ipynb": b'{"cells": [{"cell_type": "code", "source": "x = 1", "outputs": []}]}',
+        "pump.eml": mail(),
+        "box.mbox": b"".join(b"From a@b Mon\n" + mail(subject) + b"\n" for subject in ("One", "Two")),
+        "pump.ipynb": json.dumps({"cells": cells, "nbformat": 4}).encode(),
         "pump.epub": book(),
     }
 
 
 def changed_alone(made, recorded):
     """Names of readers, or "chunking", of which something is not as recorded although the version is."""
-    old, new = ({**each["readers"], "chunking": each["chunking"]} for each in (recorded, made))
+    old, new = ({**each["samples"], "chunking": each["chunking"]} for each in (recorded, made))
     changed = [name for name in new if name in old and new[name] != old[name]]
-    return [name for name in changed if new[name]["version"] <= old[name]["version"]]
+    return sorted({new[name].get("reader", name) for name in changed if new[name]["version"] <= old[name]["version"]})
 
 
 def readings():
@@ -60,12 +74,18 @@ def readings():
     chunks["corpus"] = list(chunk_document(Document("doc", GUIDE, "Pump"), tokens, sizes))
     kinds = {name: kind_of(name, b"") for name in files}
     return {
-        "readers": {
-            kinds[name]: {
+        "samples": {
+            name: {
+                "reader": kinds[name],
                 "version": READERS[kinds[name]].version,
                 "text": file.text,
-                "sections": [[" > ".join(section.headings), *map(list, section.blocks)] for section in file.sections],
+                "sections": [
+                    [" > ".join(section.headings), section.anchor, *map(list, section.blocks)]
+                    for section in file.sections
+                ],
+                "fields": dict(file.fields),
                 "pages": list(file.pages),
+                "lines": file.lines,
             }
             for name, file in files.items()
         },

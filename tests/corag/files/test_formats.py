@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import json
 import shutil
 from datetime import datetime, timedelta
 
@@ -15,30 +14,7 @@ from corag.files.lines import joined_words, without_manual_heads, without_runnin
 from corag.files.read import UnreadableFileError, find_files, read_bytes
 from corag.files.web import read_man
 from corag.text.documents import citation
-from tests.corag.files.worlds import SAMPLES, outline, sheets, slides
-
-
-def test_slides_are_pages_under_their_titles():
-    file = read_file(slides(), "talk.pptx")
-    assert outline(file) == [
-        (
-            "The pump > Start",
-            "Open the valve.\nTurn the key.\n\nSay it slowly.\n\n"
-            "| part | price |\n| --- | --- |\n| valve | 5 |\n\nIn a group.",
-        )
-    ]
-    assert [file.page(file.text.index(word)) for word in ("Open", "valve | 5", "group")] == [1, 2, 2]
-    [(_, text)] = outline(read_file(slides("Open.\vTurn.\nWait."), "talk.pptx"))
-    assert text.startswith("- Open.\nTurn.\n- Wait.\n\nSay it slowly.")
-
-
-def test_sheets_are_tables():
-    file = read_file(sheets(), "list.xlsx")
-    [(title, table)] = outline(file)
-    assert title == "list > Prices"
-    assert table == "| part |  | price |\n| --- | --- | --- |\n| valve \\| a |  | 5.5 |\n| pump | big | 7 |"
-    [block] = file.sections[0].blocks
-    assert (block.kind, file.text[: block.header_end].splitlines()[-1]) == ("table", "| --- | --- | --- |")
+from tests.corag.files.worlds import SAMPLES, outline
 
 
 def test_notes_above_a_table_of_a_sheet_are_text():
@@ -122,18 +98,6 @@ def test_parts_of_a_row_that_fits_no_chunk_repeat_its_key():
     assert len(chunks) > 3
     assert all("\n| part | note |\n" in chunk.text and "| seal |" in chunk.text for chunk in chunks[:-1])
     assert chunks[-1].text.endswith("| bolt | short |")
-
-
-def test_json_lines_are_fields_under_the_name_of_the_row():
-    rows = [{"title": "Pump", "text": "It pumps.", "tags": ["a", 1], "none": None}, {"id": 7, "text": "B"}, "alone"]
-    file = read_file("\n\n".join(map(json.dumps, rows)).encode(), "rows.jsonl")
-    assert outline(file) == [
-        ("rows > Pump", 'title: Pump\ntext: It pumps.\ntags: ["a", 1]'),
-        ("rows > 7", "id: 7\ntext: B"),
-        ("rows > 5", "alone"),
-    ]
-    with pytest.raises(UnreadableFileError, match="line 2 is not JSON"):
-        read_file(b"1\n{", "rows.jsonl")
 
 
 PUMP, VALVE = ((SAMPLES / name).read_bytes() for name in ("pump.1", "valve.8"))

@@ -1,7 +1,4 @@
-"""Mail, notebooks, books, RST, AsciiDoc and TeX; and what leads elsewhere in a page."""
-
-import json
-from email.message import EmailMessage
+"""What leads elsewhere in a page, and hostile shapes of markup; plain samples are among the golden readings."""
 
 import pytest
 
@@ -9,54 +6,12 @@ import corag
 from corag.files import read_file
 from corag.files.chunks import chunk_file
 from corag.files.read import UnreadableFileError, find_files
-from tests.corag.files.worlds import book, html, outline
+from tests.corag.files.worlds import html, mail, outline
 
 
-def mail(subject="Prüfung of the pump", body="Open the välve.\n\nBest, Ann", **parts):
-    message = EmailMessage()
-    message["From"], message["To"], message["Subject"] = "Ann <ann@example.org>", "bob@example.org", subject
-    message["Message-ID"] = "<1@example.org>"
-    message.set_content(body, cte="base64")
-    if "page" in parts:
-        message.add_alternative(parts["page"], subtype="html")
-    message.add_attachment(b"\0" * 99, maintype="application", subtype="pdf", filename="plan.pdf")
-    return message.as_bytes()
-
-
-def test_mail_is_read_under_its_subject(tmp_path):
-    file = read_file(mail(), "a.eml")
-    heads = "From: Ann <ann@example.org>\nTo: bob@example.org"
-    text = f"{heads}\n\nOpen the välve.\n\nBest, Ann\n\n\nAttached: plan.pdf"
-    assert outline(file) == [("Prüfung of the pump", text)]
-    assert file.fields == {"from": "Ann <ann@example.org>", "to": "bob@example.org"}
+def test_mail_is_told_by_what_is_in_it(tmp_path):
     (tmp_path / "1.M2P3").write_bytes(mail())
     assert find_files(tmp_path).kinds == {"1.M2P3": "mail"}
-    box = b"".join(b"From a@b Mon\n" + mail(subject) + b"\n" for subject in ("One", "Two"))
-    assert [headings for headings, _ in outline(read_file(box, "box.mbox"))] == ["box > One", "box > Two"]
-
-
-def test_a_notebook_is_its_text_its_code_and_what_was_printed():
-    cells = [
-        {"cell_type": "markdown", "source": ["# Pump\n", "It pumps."]},
-        {"cell_type": "code", "source": "run()", "outputs": [
-            {"output_type": "stream", "text": ["on\n"]},
-            {"output_type": "display_data", "data": {"image/png": "iVBORw0KGgo" * 99, "text/plain": "<Figure>"}},
-        ]},
-        {"cell_type": "raw", "source": ""},
-    ]  # fmt: skip
-    file = read_file(json.dumps({"cells": cells, "nbformat": 4}).encode(), "a.ipynb")
-    assert outline(file) == [("Pump", "It pumps.\n\n```\nrun()\n```\n\n```\non\n```\n\n```\n<Figure>\n```")]
-    for damaged in (b"{", b"[]", b'{"cells": [1]}'):
-        with pytest.raises(UnreadableFileError, match="no notebook"):
-            read_file(damaged, "a.ipynb")
-
-
-def test_a_book_is_read_in_its_order():
-    file = read_file(book(), "a.epub")
-    assert outline(file) == [("Pumps > Start", "Open it."), ("Pumps > Stop", "Close it.")]
-    assert file.fields == {"creator": "Ann"}
-    with pytest.raises(UnreadableFileError, match="damaged"):
-        read_file(b"no zip", "a.epub")
 
 
 def test_rtf_is_skipped_and_says_why(tmp_path):
@@ -68,116 +23,9 @@ def test_rtf_is_skipped_and_says_why(tmp_path):
         read_file(rb"{\rtf1 text}", "a.rtf")
 
 
-def test_rst_with_what_sphinx_adds():
-    text = """
-Pump
-====
-
-.. toctree::
-
-   install
-
-Use :func:`open() <pump.open>` or :ref:`start`, **now**.
-
-.. versionadded:: 3.2
-
-.. py:function:: close(now)
-   :async:
-
-   Closes it, see :pep:`8`.
-
-Code
-----
-
-::
-
-    x = 1
-
-=====  =====
-part   price
-=====  =====
-seal   5
-=====  =====
-
-.. include:: /etc/passwd
-.. raw:: html
-
-   <script>x</script>
-"""
-    file = read_file(text.encode(), "a.rst")
-    table = "| part | price |\n| --- | --- |\n| seal | 5 |"
-    described = "close(now)\n:   Closes it, see PEP 8."
-    assert outline(file) == [
-        ("Pump", f"Use open() or start, **now**.\n\nversionadded: 3.2\n\n{described}"),
-        ("Pump > Code", f"```\nx = 1\n```\n\n{table}"),
-    ]
-    assert [block.kind for block in file.sections[-1].blocks] == ["code", "table"]
-
-
 def test_rst_without_a_title_or_with_a_line_without_end():
     assert outline(read_file(b"One `two |three| four_.", "a.rst")) == [("a", "One `two |three| four_.")]
     assert read_file(b"`a " * 20_000, "a.rst").text == "`a " * 20_000
-
-
-def test_asciidoc():
-    text = """= Pump
-:toc:
-
-It pumps.
-
-[source,sh]
-----
-== no heading
-----
-
-== Parts
-// a comment
-.Prices
-|===
-|part |price
-
-|seal
-|5
-|bolt |7
-|===
-
-* one
-** two
-. first
-"""
-    assert outline(read_file(text.encode(), "a.adoc")) == [
-        ("Pump", "It pumps.\n\n\n```\n== no heading\n```"),
-        (
-            "Pump > Parts",
-            ".Prices\n\n| part | price |\n| --- | --- |\n| seal | 5 |\n| bolt | 7 |\n\n\n* one\n** two\n. first",
-        ),
-    ]  # fmt: skip
-
-
-def test_tex():
-    text = r"""\documentclass{article}
-\title{The pump}
-\begin{document}\maketitle
-\section{Use \emph{now}}\label{use} % a comment
-It costs 5\% of \textbf{all~of} it.\cite{a}
-\begin{verbatim}
-\section{no heading}
-\end{verbatim}
-\begin{itemize}
-\item one
-\end{itemize}
-\begin{tabular}{l|r}
-part & price \\ \hline
-a \& b & 5 \\
-\end{tabular}
-\end{document}"""
-    file = read_file(text.encode(), "a.tex")
-    [(headings, body)] = outline(file)
-    assert headings == "The pump > Use now"
-    assert list(filter(None, map(str.rstrip, body.split("\n")))) == [
-        "It costs 5% of all of it.", "```", r"\section{no heading}", "```", "- one",
-        "| part | price |", "| --- | --- |", "| a & b | 5 |",
-    ]  # fmt: skip
 
 
 def test_navigation_is_found_by_its_links():

@@ -21,26 +21,6 @@ from tests.corag.files.worlds import SAMPLES, docx, html, outline, pdf
 GUIDE = (SAMPLES / "install.md").read_text("utf-8")
 
 
-def test_headings_make_paths():
-    file = read_markdown(GUIDE, "guide")
-    assert outline(file) == [
-        ("Guide", "Read this first."),
-        ("Guide > Install > Linux", "Run `apt`.\n\n```sh\n# no heading\napt install pump\n```"),
-        ("Guide > Install > Mac", "- brew\n- port\n\n  more of port"),
-        ("Guide > Setext", "| a | b |\n|---|---|\n| 1 | 2 |"),
-    ]
-    *others, table = (block for section in file.sections for block in section.blocks)
-    assert [block.kind for block in others] == ["text", "text", "code", "text", "text", "text"]
-    assert [file.text[block.start :].strip().split("\n")[0] for block in others[3:]] == [
-        "- brew",
-        "- port",
-        "more of port",
-    ]
-    assert table.kind == "table"
-    assert file.text[table.start : table.header_end] == "| a | b |\n|---|---|\n"
-    assert file.text == GUIDE and file.lines
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -129,21 +109,6 @@ def test_bytes_that_are_partly_or_never_text():
             decode(data)
 
 
-def test_a_page_without_what_leads_elsewhere():
-    body = """<header><p>My site</p></header><article><h1>Pump<a class="headerlink" href="#p">¶</a></h1>
-    <p>It <b>pumps</b> <a href="x">water</a>.<ul><li>one<li>two</ul>
-    <h2>Parts &amp; prices</h2><table><tr><th>part<th>price<tr><td>a|b<td>5</table>
-    <pre><code>x = 1
-y = 2</code></pre><img alt="picture" src="x.png"></article><aside>Ads</aside>"""
-    file = read_file(html(body, title="Pump - My site"), "pump.html")
-    assert outline(file) == [
-        ("Pump", "It **pumps** water.\n\n- one\n- two"),
-        ("Pump > Parts & prices", "| part | price |\n| --- | --- |\n| a\\|b | 5 |\n\n```\nx = 1\ny = 2\n```"),
-    ]
-    assert [block.kind for block in file.sections[-1].blocks] == ["table", "code"]
-    assert not file.lines and not file.pages
-
-
 @pytest.mark.parametrize(
     ("written", "read"),
     [
@@ -176,22 +141,6 @@ def test_headings_of_a_page_have_anchors():
     [last] = chunk_file("a.html", file, corag.tokens(), corag.ChunkConfig(24))[-1:]
     assert citation(last) == "a.html#again: Pump > Use"
     assert read_file(html("<h2 id=x></h2><h2>Y</h2><p>z"), "a.html").sections[-1].anchor == ""
-
-
-def test_a_word_document():
-    file = read_file(
-        docx([
-            ("Title", "The pump"), ("Heading 1", "Install"), ("Normal", "Open the valve."), ("Heading 2", "Parts"),
-            ("table", [["part", "price"], ["valve", "5"]]), ("List Bullet", "one"), ("List Bullet", "two"),
-            ("Heading 1", "Repair"), ("Normal", "Close it."),
-        ]),
-        "pump.docx",
-    )  # fmt: skip
-    assert outline(file) == [
-        ("The pump > Install", "Open the valve."),
-        ("The pump > Install > Parts", "| part | price |\n| --- | --- |\n| valve | 5 |\n\n- one\n- two"),
-        ("The pump > Repair", "Close it."),
-    ]
 
 
 def test_formulas_of_a_word_document_are_text():
@@ -227,6 +176,19 @@ def test_damaged_office_documents_are_refused():
         for name in ("a.docx", "a.pptx", "a.xlsx"):
             with pytest.raises(UnreadableFileError):
                 read_file(damaged, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        *(("a.ipynb", data, "no notebook") for data in (b"{", b"[]", b'{"cells": [1]}')),
+        ("a.epub", b"no zip", "damaged"),
+        ("a.jsonl", b"1\n{", "line 2 is not JSON"),
+    ],
+)
+def test_other_damaged_files_are_refused(name, data, reason):
+    with pytest.raises(UnreadableFileError, match=reason):
+        read_file(data, name)
 
 
 @pytest.mark.parametrize("main", ["word/document.xml", "word/document.body", "word/media/document.xml"])

@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
@@ -58,13 +59,13 @@ def docx(parts):
     return file.getvalue()
 
 
-def slides(body="Open the valve.\vTurn the key."):
+def slides():
     """Write slides: a title and a text with notes, then a table and a group."""
     shown = pytest.importorskip("pptx").Presentation()
     shown.core_properties.title = "The pump"
     first = shown.slides.add_slide(shown.slide_layouts[1])
     first.shapes.title.text = "Start"
-    first.placeholders[1].text = body
+    first.placeholders[1].text = "Open the valve.\vTurn the key.\nWait."
     first.notes_slide.notes_text_frame.text = "Say it slowly."
     second = shown.slides.add_slide(shown.slide_layouts[6])
     table = second.shapes.add_table(2, 2, 0, 0, 9, 9).table
@@ -104,6 +105,17 @@ def book():
         for name, text in parts.items():
             archive.writestr(name, text)
     return data.getvalue()
+
+
+def mail(subject="Prüfung of the pump"):
+    """Write a message with an attached file."""
+    message = EmailMessage()
+    message["From"], message["To"], message["Subject"] = "Ann <ann@example.org>", "bob@example.org", subject
+    message["Message-ID"] = "<1@example.org>"
+    message.set_content("Open the välve.\n\nBest, Ann", cte="base64")
+    message.add_attachment(b"\0" * 99, maintype="application", subtype="pdf", filename="plan.pdf")
+    message.set_boundary("part")
+    return message.as_bytes()
 
 
 def html(body, *, title="", charset="utf-8"):
