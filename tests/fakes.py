@@ -137,25 +137,6 @@ class HashEmbedder:
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-class OddSummarizer:
-    """Begins to say the texts again; of some it says nothing, at others it fails. The same for the same texts."""
-
-    name = identity = "odd"
-    window_tokens = None
-    max_concurrent = 2
-
-    def __init__(self, tokens=None):
-        self.tokens = tokens or corag.tokens()
-        self.asked = []
-
-    def summarize(self, request):
-        self.asked.append(request)
-        mood = crc32(repr(request.texts).encode()) % 4
-        if mood == 0:
-            raise SummarizerError("no mood")
-        return "" if mood == 1 else " and ".join(request.texts)
-
-
 def sign_agent(*, rerankers=("bm25", "minilm-softsim"), embedder="sign") -> ConfigurationAgent:
     """An agent whose predictions are worked out by hand.
 
@@ -186,43 +167,6 @@ def save_agent(path, **changes):
     return path
 
 
-class OddReader:
-    """Answers every other context; the same for the same context."""
-
-    name = "odd"
-
-    def answer(self, query, context):
-        return Answer("Yes." if crc32(context.encode()) % 2 else "")
-
-
-class EchoReader:
-    """Answers with what it is asked, which it remembers."""
-
-    name = "echo"
-
-    def __init__(self):
-        self.asked = []
-
-    def answer(self, query, context):
-        self.asked.append((query, context))
-        return Answer(f"{query} {context}")
-
-
-class FixedReader:
-    """Gives the same answer, or fails, whatever it is asked, which it remembers."""
-
-    name = "fixed"
-
-    def __init__(self, answer):
-        self._answer, self.asked = answer, []
-
-    def answer(self, query, context):
-        self.asked.append((query, context))
-        if isinstance(self._answer, BaseException):
-            raise self._answer
-        return self._answer
-
-
 def drained(pieces):
     """Return the pieces of a stream, and the answer that it returns."""
     received = []
@@ -238,23 +182,52 @@ def essence(selection):
     return selection.ids, selection.text, selection.cost_tokens, selection.value, selection.method
 
 
-class Says:
-    """Says the same of everything; or fails."""
+class FakeReader:
+    """Gives an answer, or what a function of question and context says; an error is raised. Remembers the requests."""
 
-    name = identity = "says"
-    tokens = CHARACTERS
-    window_tokens = None
-    max_concurrent = 2
+    def __init__(self, answer, name="fake"):
+        self.name, self.asked, self._answer = name, [], answer
 
-    def __init__(self, *replies):
-        self.replies, self.asked = list(replies), []
+    def answer(self, query, context):
+        self.asked.append((query, context))
+        return said(self._answer, query, context)
+
+
+class FakeSummarizer:
+    """Gives its replies in turn, or what a function of the request says; an error is raised. Remembers the requests."""
+
+    name = identity = "fake"
+
+    def __init__(self, *replies, tokens=CHARACTERS, window=None, concurrent=1):
+        self.replies, self.tokens, self.window_tokens, self.max_concurrent = replies, tokens, window, concurrent
+        self.asked = []
 
     def summarize(self, request):
         self.asked.append(request)
-        reply = self.replies[(len(self.asked) - 1) % len(self.replies)]
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+        return said(self.replies[(len(self.asked) - 1) % len(self.replies)], request)
+
+
+def said(reply, *asked):
+    """A reply, or what it says if it is a function; an error is raised."""
+    reply = reply(*asked) if callable(reply) else reply
+    if isinstance(reply, BaseException):
+        raise reply
+    return reply
+
+
+def odd_reader():
+    """Answers every other context; the same for the same context."""
+    return FakeReader(lambda query, context: Answer("Yes." if crc32(context.encode()) % 2 else ""), "odd")
+
+
+def odd_summarizer(tokens=None):
+    """Begins to say the texts again; of some it says nothing, at others it fails. The same for the same texts."""
+
+    def summary(request):
+        mood = crc32(repr(request.texts).encode()) % 4
+        return (SummarizerError("no mood"), "", " and ".join(request.texts))[min(mood, 2)]
+
+    return FakeSummarizer(summary, tokens=tokens or corag.tokens(), concurrent=2)
 
 
 class AxisEmbedder:

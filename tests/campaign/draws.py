@@ -13,7 +13,7 @@ from corag.selectors.raptor.build import build_tree
 from corag.text.documents import Document, passage, with_title
 from corag.types import TokenCounter
 from tests.campaign.parts import COUNTERS, RERANKERS, Coarse, Lost, LostEmbedder
-from tests.fakes import HashEmbedder, OddReader, OddSummarizer, SignEmbedder, sign_agent
+from tests.fakes import HashEmbedder, SignEmbedder, odd_reader, odd_summarizer, sign_agent
 
 
 def one_of(*values):
@@ -46,7 +46,7 @@ def inner(*names):
 def tree():
     """A tree over a few chunks, which selections with a given tree choose from."""
     chunks = [Chunk(f"leaf{place}", f"Leaf {place} is {'green' if place % 3 else 'red'}.") for place in range(9)]
-    return build_tree(chunks, CachedEmbedder(HashEmbedder()), OddSummarizer(), 16)
+    return build_tree(chunks, CachedEmbedder(HashEmbedder()), odd_summarizer(), 16)
 
 
 def drawn_search(rng, tokens):
@@ -70,7 +70,7 @@ DRAWS = {
     "order": one_of("value", "ends", "document"),
     "reranker": fake_reranker, "window": one_of("windows", "truncate"),
     "embedder": fake_embedder, "seed": one_of(0, 1, 2**32 - 1),
-    "summarizer": lambda rng, tokens: OddSummarizer(tokens),
+    "summarizer": lambda rng, tokens: odd_summarizer(tokens),
     "max_summary_tokens": one_of(None, 1, 20), "summary_tokens": one_of(1, 8), "with_query": EITHER,
     "preset": one_of(None, None, None, "paper", "public-code"), "search": drawn_search, "cost_weight": number(0.0, 2.0),
     "max_length": one_of(1, 2, 3), "max_orders": one_of(50, 3000),
@@ -82,7 +82,7 @@ DRAWS = {
     "tau": one_of(1, 2, 3), "max_size": one_of(3, 20), "clustering": one_of("dynamic", "average", "random", "one"),
     "tree": made(lambda: None, lambda: None, lambda: None, tree),
     "part": inner("top-k", "adaptive-k", "crag"), "full": inner("full", "corag"),
-    "reader": made(OddReader), "min_confidence": SHARE, "agent": made(sign_agent),
+    "reader": made(odd_reader), "min_confidence": SHARE, "agent": made(sign_agent),
 }  # fmt: skip
 """How settings are drawn, by name; a new one needs a line here."""
 

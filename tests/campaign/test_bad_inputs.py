@@ -28,7 +28,7 @@ from corag.text.units import unit_size
 from corag.types import Answer
 from experiments.labels.table import VECTORS
 from tests.experiments.worlds import MANY_QUERIES, listing, write_folder
-from tests.fakes import FixedReader, HashEmbedder
+from tests.fakes import FakeReader, HashEmbedder
 
 pytestmark = pytest.mark.slow
 
@@ -234,7 +234,7 @@ class Counts:
 
 
 def answered(answer):
-    return corag.ask("q?", ["The lake is deep."], method="full", reader=FixedReader(answer))
+    return corag.ask("q?", ["The lake is deep."], method="full", reader=FakeReader(answer))
 
 
 def select(method="top-k", query="q?", candidates=POOL, budget=100, **settings):

@@ -15,7 +15,7 @@ from corag.cli.main import COMMANDS, INTERRUPTED, MISTAKE, main
 from corag.errors import InputError
 from corag.optional import load
 from corag.registry import READERS
-from tests.fakes import FixedReader
+from tests.fakes import FakeReader
 from tests.paths import ROOT
 from tests.processes import environment
 
@@ -111,7 +111,7 @@ def test_markup_in_texts_is_text(tmp_path, capsys):
 
 
 def test_a_stopped_command_says_that_it_goes_on(small_data, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(READERS.parts, "interrupted", lambda: FixedReader(KeyboardInterrupt()))
+    monkeypatch.setitem(READERS.parts, "interrupted", lambda: FakeReader(KeyboardInterrupt()))
     arguments = ["--methods", "top-k", "--reader", "interrupted", "--out", tmp_path / "r.json"]
     assert run("evaluate", "--data", small_data, *arguments) == INTERRUPTED
     assert "stopped; run the same command again to resume" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from corag.registry import READERS
 from corag.text.visible import visible
 from corag.types import Answer
 from tests.experiments.worlds import QUERIES, write_folder
-from tests.fakes import FixedReader
+from tests.fakes import FakeReader
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\x7f\u202edeep\u202c"
 """Clears the screen, sets the title, turns red, and reads from right to left."""
@@ -18,7 +18,7 @@ EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\x7f\u202edeep\u202c"
 @pytest.fixture
 def says(monkeypatch):
     """Return a function that registers a reader `says` of a text."""
-    return lambda text: monkeypatch.setitem(READERS.parts, "says", lambda: FixedReader(Answer(text)))
+    return lambda text: monkeypatch.setitem(READERS.parts, "says", lambda: FakeReader(Answer(text)))
 
 
 def is_clean(text):

@@ -9,9 +9,9 @@ from corag.models.embedders import MiniLMEmbedder
 from corag.readers.extractive import ExtractiveReader
 from corag.readers.wrappers import CachedReader
 from corag.testing import ReaderContract
-from corag.types import PromptedReader, Reader
+from corag.types import Answer, PromptedReader, Reader
 from tests.chat_server import ChatServer, Reply
-from tests.fakes import EchoReader
+from tests.fakes import FakeReader
 
 QUESTION = "What is the capital of Germany?"
 CAPITAL = "Berlin is the capital of Germany."
@@ -62,7 +62,7 @@ def test_the_most_frequent_answer_counts():
 
 
 def test_each_context_is_read_once_for_each_question():
-    echo = EchoReader()
+    echo = FakeReader(lambda query, context: Answer(f"{query} {context}"), "echo")
     reader = CachedReader(echo)
     assert isinstance(reader, Reader) and reader.name == "echo"
     found = reader.answer_many(["q", "q", "p", "q"], ["a", "b", "a", "a"])

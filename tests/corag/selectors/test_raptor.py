@@ -10,14 +10,14 @@ from corag.errors import DataError, IndexMismatchError
 from corag.models.embedders import CachedEmbedder
 from corag.selectors.raptor.build import build_tree
 from corag.selectors.raptor.tree import Node, RaptorTree
-from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
+from tests.corag.selectors.topics import TopicEmbedder, first_of_all, topics
 from tests.fakes import CHARACTERS, SignEmbedder, offer
 
 pytestmark = pytest.mark.slow
 
 
 def build(chunks):
-    return build_tree(chunks, CachedEmbedder(TopicEmbedder()), FirstOfAll(), 100)
+    return build_tree(chunks, CachedEmbedder(TopicEmbedder()), first_of_all(), 100)
 
 
 def test_a_tree_groups_topics_and_repeats():

@@ -12,7 +12,7 @@ from corag.index import ChunkIndex
 from corag.models.embedders import CachedEmbedder
 from corag.selectors.raptor.build import build_tree, is_current, load_tree, update_tree
 from corag.selectors.raptor.tree import RaptorTree
-from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
+from tests.corag.selectors.topics import TopicEmbedder, first_of_all, topics
 from tests.fakes import CHARACTERS, HashEmbedder
 
 pytestmark = pytest.mark.slow
@@ -31,10 +31,10 @@ def assert_same(one: RaptorTree, other: RaptorTree) -> None:
 
 
 def test_a_tree_beside_an_index_is_that_over_its_chunks(index):
-    summarizer, told = FirstOfAll(), []
+    summarizer, told = first_of_all(), []
     assert is_current(index)
     tree, built = update_tree(index, TopicEmbedder(), summarizer, report=lambda done, total: told.append((done, total)))
-    plain = build_tree(CHUNKS, CachedEmbedder(TopicEmbedder()), FirstOfAll())
+    plain = build_tree(CHUNKS, CachedEmbedder(TopicEmbedder()), first_of_all())
     assert built and tree.nodes == plain.nodes and tree.num_layers > 1
     np.testing.assert_allclose(tree.vectors, plain.vectors, atol=1e-6)
     assert [node.metadata for node in tree.layer(0)] == [{"title": "T"}] * len(CHUNKS)
@@ -45,12 +45,12 @@ def test_a_tree_beside_an_index_is_that_over_its_chunks(index):
     assert is_current(index)
     # The index is as it was, and nothing is done twice.
     assert list(ChunkIndex.open(index.uri).chunks()) == CHUNKS
-    again, built = update_tree(index, TopicEmbedder(), FirstOfAll())
+    again, built = update_tree(index, TopicEmbedder(), first_of_all())
     assert not built and again.nodes == tree.nodes
 
 
 def test_a_tree_of_another_state_is_refused_and_brought_up_to_date(index):
-    first = FirstOfAll()
+    first = first_of_all()
     update_tree(index, TopicEmbedder(), first)
     changed = [*CHUNKS[:-1], Chunk("new", "topic5 a new text")]
     later = ChunkIndex.build(index.uri, changed, TopicEmbedder(), overwrite=True)
@@ -60,8 +60,8 @@ def test_a_tree_of_another_state_is_refused_and_brought_up_to_date(index):
     with pytest.raises(IndexMismatchError, match="--tree"):
         corag.ask("topic1 ?", later, method="raptor", embedder=TopicEmbedder(), reader="extractive")
     with pytest.raises(IndexMismatchError):
-        update_tree(index, TopicEmbedder(), FirstOfAll())
-    second = FirstOfAll()
+        update_tree(index, TopicEmbedder(), first_of_all())
+    second = first_of_all()
     tree, built = update_tree(later, TopicEmbedder(), second)
     assert built and {node.id for node in tree.layer(0)} == {chunk.id for chunk in changed}
     assert 0 < len(second.asked) < len(first.asked)
@@ -69,12 +69,12 @@ def test_a_tree_of_another_state_is_refused_and_brought_up_to_date(index):
 
 
 def test_a_damaged_tree_is_refused_and_built_anew(tmp_path, index):
-    tree, _ = update_tree(index, TopicEmbedder(), FirstOfAll())
+    tree, _ = update_tree(index, TopicEmbedder(), first_of_all())
     (tmp_path / "index" / "raptor" / "vectors.npy").write_bytes(b"")
     assert not is_current(index)
     with pytest.raises(DataError):
         corag.selector("raptor", tree=index.uri)
-    asked = FirstOfAll()
+    asked = first_of_all()
     again, built = update_tree(index, TopicEmbedder(), asked)
     assert built and again.nodes == tree.nodes and not asked.asked
     with pytest.raises(DataError):
@@ -83,9 +83,9 @@ def test_a_damaged_tree_is_refused_and_built_anew(tmp_path, index):
 
 def test_asking_an_index_uses_its_tree(index):
     asked = {"embedder": TopicEmbedder(), "reader": "extractive", "tokenizer": CHARACTERS, "budget_tokens": 60}
-    without = corag.selector("raptor", embedder=TopicEmbedder(), summarizer=FirstOfAll())
+    without = corag.selector("raptor", embedder=TopicEmbedder(), summarizer=first_of_all())
     assert corag.ask("topic3 ?", index, **asked | {"method": without}).selection.trace.details["nodes"] < len(CHUNKS)
-    tree, _ = update_tree(index, TopicEmbedder(), FirstOfAll())
+    tree, _ = update_tree(index, TopicEmbedder(), first_of_all())
     own = corag.selector("raptor", tree=index.uri, embedder=TopicEmbedder(), tokenizer=CHARACTERS)
     reply = corag.ask("topic3 ?", index, **asked | {"method": own})
     assert reply.selection.trace.details["nodes"] == len(tree.nodes)

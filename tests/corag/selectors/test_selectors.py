@@ -8,7 +8,7 @@ from corag.errors import BudgetError, InputError
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.testing import SelectorContract
 from corag.text.tokens import CallableCounter
-from tests.fakes import CHARACTERS, HashEmbedder, HashReranker, OddReader, OddSummarizer, offer, sign_agent
+from tests.fakes import CHARACTERS, HashEmbedder, HashReranker, odd_reader, odd_summarizer, offer, sign_agent
 
 NAMES = [name for name in corag.SELECTORS.names if name != "sentence-threshold"]
 """What that chooses is not among the candidates; see test_simple.py."""
@@ -17,8 +17,8 @@ NAMES = [name for name in corag.SELECTORS.names if name != "sentence-threshold"]
 def cheap_selector(name, **given):
     """Any registered selector, of parts that cost next to nothing."""
     offered = {
-        "tokenizer": CHARACTERS, "reranker": HashReranker(), "embedder": HashEmbedder(), "reader": OddReader(),
-        "summarizer": OddSummarizer(CHARACTERS), "summary_tokens": 8,
+        "tokenizer": CHARACTERS, "reranker": HashReranker(), "embedder": HashEmbedder(), "reader": odd_reader(),
+        "summarizer": odd_summarizer(CHARACTERS), "summary_tokens": 8,
     }  # fmt: skip
     if name == "corag":
         offered |= {"unit": "passage", "cost_weight": 0.03, "agent": "none"}

@@ -13,7 +13,7 @@ from corag.selectors.problem import SelectionProblem, cut_problem
 from corag.text.documents import Document, passage
 from corag.text.units import unit_size
 from corag.types import Answer, Candidate
-from tests.fakes import CHARACTERS, WORDS, FixedReader, offer
+from tests.fakes import CHARACTERS, WORDS, FakeReader, offer
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.4, 0.9, 0.1, 0.5])
 
@@ -166,7 +166,7 @@ def route(reader, budget=100, k=2, **settings):
 
 
 def test_an_answer_stays_with_the_part():
-    reader = FixedReader(Answer("Because."))
+    reader = FakeReader(Answer("Because."))
     selection = route(reader)
     assert selection.ids == ("c0", "c1")
     assert reader.asked == [("Why?", "aaaa\n\nbbbb")]
@@ -175,14 +175,14 @@ def test_an_answer_stays_with_the_part():
 
 @pytest.mark.parametrize(("text", "confidence"), [("", None), (" ", 0.9), ("Because.", 0.4)])
 def test_no_answer_goes_to_the_full_context(text, confidence):
-    selection = route(FixedReader(Answer(text, confidence)))
+    selection = route(FakeReader(Answer(text, confidence)))
     assert selection.ids == ("c0", "c1", "c2", "c3")
     assert selection.trace.details["routed"] == "full"
     assert "answer" not in selection.trace.details
 
 
 def test_the_reader_is_not_asked_where_there_is_no_more_to_read():
-    reader = FixedReader(Answer(""))
+    reader = FakeReader(Answer(""))
     assert route(reader, k=4).trace.details["asked"] is False
     assert route(reader, budget=10).ids == ("c0", "c1")
     assert reader.asked == []

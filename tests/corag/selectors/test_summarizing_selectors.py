@@ -9,7 +9,7 @@ from corag.errors import SummarizerError
 from corag.selectors.summarizing import shares
 from corag.summarizers.chat import OllamaSummarizer
 from tests.chat_server import ChatServer, Reply
-from tests.fakes import CHARACTERS, AxisEmbedder, HashEmbedder, Says, offer
+from tests.fakes import CHARACTERS, AxisEmbedder, FakeSummarizer, HashEmbedder, offer
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", "eeee", similarities=[0.9, 0.8, 0.7, 0.6, 0.5])
 
@@ -20,8 +20,7 @@ def select(name, summarizer, budget=200, pool=POOL, query="Why?", **settings):
 
 
 def test_edc2_summarizes_each_cluster_with_the_question():
-    summarizer = Says("one", "two", "three")
-    summarizer.max_concurrent = 1
+    summarizer = FakeSummarizer("one", "two", "three")
     pool = offer("a1", "a2", "b1", "b2", "c1")
     selection = select("edc2", summarizer, pool=pool, tau=1, max_size=2)
     assert [asked.texts for asked in summarizer.asked] == [("a1",), ("a2", "b1"), ("b2", "c1")]
@@ -31,8 +30,7 @@ def test_edc2_summarizes_each_cluster_with_the_question():
 
 
 def test_crag_summarizes_clusters_without_the_question():
-    summarizer = Says("first", "second")
-    summarizer.max_concurrent = 1
+    summarizer = FakeSummarizer("first", "second")
     pool = offer("b one here", "a two here", "b three here", "a four here", similarities=[0.5, 0.4, 0.3, 0.9])
     selection = select("crag", summarizer, pool=pool, k=2)
     # The cluster of the most similar candidate comes first.
@@ -51,7 +49,7 @@ def test_crag_summarizes_clusters_without_the_question():
 
 @pytest.mark.parametrize(("reply", "failed", "empty"), [(SummarizerError("down"), 1, 0), ("", 0, 1), (" \n", 0, 1)])
 def test_originals_stand_in_within_the_budget_and_are_counted(reply, failed, empty):
-    selection = select("crag", Says(reply), k=1, budget=16)
+    selection = select("crag", FakeSummarizer(reply), k=1, budget=16)
     assert selection.text == "aaaa\n\nbbbb\n\ncccc"
     assert selection.ids == ("c0", "c1", "c2")
     assert (selection.trace.details["summaries_failed"], selection.trace.details["summaries_empty"]) == (failed, empty)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from corag import Chunk
-from tests.fakes import CHARACTERS, HashEmbedder
+from tests.fakes import FakeSummarizer, HashEmbedder
 
 
 class TopicEmbedder:
@@ -20,20 +20,9 @@ class TopicEmbedder:
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-class FirstOfAll:
-    """The first text, marked."""
-
-    name = identity = "first"
-    tokens = CHARACTERS
-    window_tokens = None
-    max_concurrent = 1
-
-    def __init__(self):
-        self.asked = []
-
-    def summarize(self, request):
-        self.asked.append(request)
-        return f"{request.texts[0].split()[0]} sum of {len(request.texts)}"
+def first_of_all():
+    """A summarizer that says the first word, marked."""
+    return FakeSummarizer(lambda request: f"{request.texts[0].split()[0]} sum of {len(request.texts)}")
 
 
 def topics(number, size):

@@ -16,33 +16,25 @@ from corag.summarizers.runs import summarize_all
 from corag.types import Summarizer, SummaryRequest
 from tests.chat_server import ChatServer, Reply
 from tests.corag.rerankers.evidence_worlds import WordEncoder
-from tests.fakes import COUNTERS, TEXTS, WORDS
+from tests.fakes import COUNTERS, TEXTS, WORDS, FakeSummarizer
 
 
 def request(*texts, max_tokens=100, query=""):
     return SummaryRequest(texts, max_tokens, query)
 
 
-class Repeats:
-    """Repeats the texts; remembers what it was asked, and fails at some texts."""
+def repeats(fails=(), **settings):
+    """A summarizer that repeats the texts, and fails at some."""
 
-    name = identity = "repeats"
+    def summary(request):
+        return next((fails[text] for text in request.texts if text in fails), " ".join(request.texts))
 
-    def __init__(self, *, window=None, concurrent=1, fails=(), tokens=WORDS):
-        self.window_tokens, self.max_concurrent, self.fails, self.tokens = window, concurrent, fails, tokens
-        self.asked = []
-
-    def summarize(self, request):
-        self.asked.append(request)
-        for text in request.texts:
-            if text in self.fails:
-                raise self.fails[text]
-        return " ".join(request.texts)
+    return FakeSummarizer(summary, tokens=WORDS, **settings)
 
 
 def test_a_failure_is_counted_and_the_others_are_made(caplog):
     fails = {"b": SummarizerError("down"), "c": TimeoutError(), "d": InputError("bad text")}
-    made = summarize_all(Repeats(concurrent=2, fails=fails), [request(text) for text in "abcd"])
+    made = summarize_all(repeats(concurrent=2, fails=fails), [request(text) for text in "abcd"])
     assert [summary.text for summary in made] == ["a", "", "", ""]
     assert [summary.failure for summary in made] == [None, "down", "TimeoutError", "bad text"]
     assert caplog.messages == ["3 of 4 summaries failed; the first: down"]
@@ -51,27 +43,27 @@ def test_a_failure_is_counted_and_the_others_are_made(caplog):
 def test_a_bug_and_a_missing_model_are_not_hidden():
     for error in (ZeroDivisionError(), ModelError("damaged"), MissingExtraError("no package")):
         with pytest.raises(type(error)):
-            summarize_all(Repeats(fails={"b": error}), [request("a"), request("b")])
+            summarize_all(repeats(fails={"b": error}), [request("a"), request("b")])
 
 
 def test_an_interrupted_run_pays_for_nothing_twice(tmp_path):
     requests = [request(f"word{number} more") for number in range(6)]
-    broken = Repeats(fails={"word3 more": KeyboardInterrupt()})
+    broken = repeats(fails={"word3 more": KeyboardInterrupt()})
     with pytest.raises(KeyboardInterrupt):
         summarize_all(broken, requests, store=TextStore(tmp_path / "a"))
     assert len(broken.asked) >= 4
-    again = Repeats()
+    again = repeats()
     made = summarize_all(again, requests, store=TextStore(tmp_path / "a"))
     assert [summary.text for summary in made] == [f"word{number} more" for number in range(6)]
     paid_before = {asked.texts for asked in broken.asked} - {("word3 more",)}
     assert not paid_before & {asked.texts for asked in again.asked}
-    third = Repeats()
+    third = repeats()
     assert summarize_all(third, requests, store=TextStore(tmp_path / "a")) == made and third.asked == []
 
 
 @pytest.mark.parametrize("window", [4, 30])
 def test_no_request_is_beyond_the_window(window):
-    summarizer = Repeats(window=window)
+    summarizer = repeats(window=window)
     (summary,) = summarize_all(summarizer, [request("one two three", "four five six", max_tokens=20)])
     assert summary.text == ("one two three" if window == 4 else "one two three four five six")
     assert all(WORDS.count(["\n\n".join(asked.texts)])[0] <= window for asked in summarizer.asked)

@@ -1,9 +1,10 @@
 from corag.registry import READERS
 from corag.text.data import DataFolder
+from corag.types import Answer
 from experiments.data.folder import read_source
 from experiments.data.references import ReferencesConfig, write_references
 from tests.experiments.worlds import DOCUMENTS, write_folder
-from tests.fakes import EchoReader
+from tests.fakes import FakeReader
 
 QUESTIONS = [
     {"id": "a", "question": "What is Varn?", "answers": [], "gold": ["varn"], "split": "dev", "article": "Varn"},
@@ -16,7 +17,8 @@ QUESTIONS = [
 
 
 def test_questions_without_an_answer_get_one_from_their_gold_passages(tmp_path, monkeypatch):
-    data, echo = write_folder(tmp_path / "data", DOCUMENTS, QUESTIONS), EchoReader()
+    data = write_folder(tmp_path / "data", DOCUMENTS, QUESTIONS)
+    echo = FakeReader(lambda query, context: Answer(f"{query} {context}"), "echo")
     monkeypatch.setitem(READERS.parts, "echo", lambda: echo)
     out, number = write_references(ReferencesConfig(str(data), str(tmp_path / "out"), "echo", quiet=True))
     assert number == 3

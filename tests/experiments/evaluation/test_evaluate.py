@@ -14,7 +14,7 @@ from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.report.measures import MEASURES
 from experiments.report.results import Result
 from tests.experiments.worlds import DOCUMENTS, QUERIES, rows_of, same, untimed
-from tests.fakes import FixedReader
+from tests.fakes import FakeReader
 
 DESIGN_KEYS = {
     "method", "rouge1", "rouge2", "rougeL", "f1", "em", "evidence_recall", "evidence_precision", "full_evidence",
@@ -111,7 +111,7 @@ def test_a_method_that_fails_on_a_question_stops_no_other(tmp_path, small_data):
 
 
 def test_a_server_that_is_down_stops_the_comparison(small_data, monkeypatch):
-    monkeypatch.setitem(READERS.parts, "down", lambda: FixedReader(ReaderError("no server at nowhere")))
+    monkeypatch.setitem(READERS.parts, "down", lambda: FakeReader(ReaderError("no server at nowhere")))
     for methods in ("top-k", "self-route(part=top-k, full=full)"):
         with pytest.raises(ReaderError, match="nowhere"):
             evaluate(config_of(small_data, methods=methods, reader="down"))
