@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
+from corag import Chunk
 from corag.ranking import marginal_relevance
+from corag.selectors.base import arranged
 from corag.selectors.problem import SelectionProblem, cut_problem
 from corag.text.documents import Document, passage
 from corag.text.units import unit_size
@@ -186,3 +188,14 @@ def test_the_reader_is_not_asked_where_there_is_no_more_to_read():
     assert route(reader, k=4).trace.details["asked"] is False
     assert route(reader, budget=10).ids == ("c0", "c1")
     assert reader.asked == []
+
+
+def part(document, start):
+    return Chunk(f"{document}#{start}", f"{document} {start}", {"document": document, "start": start, "end": start + 9})
+
+
+def test_orders_by_hand():
+    chunks = [part("b", 20), Chunk("note", "a note"), part("a", 5), part("b", 0), part("a", 1)]
+    assert arranged(chunks, "value") == [0, 1, 2, 3, 4]
+    assert arranged(chunks, "ends") == [0, 2, 4, 3, 1]
+    assert arranged(chunks, "document") == [3, 0, 1, 4, 2]
