@@ -347,8 +347,8 @@ TOKENIZERS: Registry[TokenCounter] = Registry(
     remedy="; or give a model such as Qwen/Qwen3-8B or gpt-4o, a folder or a tokenizer.json",
 )
 
-ENCODERS = {"minilm": "corag.models.minilm:encoder_at", "e5": "corag.models.e5:e5_at"}
-"""Encoders that packages carry: functions of a `Placement`."""
+ENCODERS = {"minilm": "corag.models.encoders:minilm_at", "e5": "corag.models.e5:e5_at"}
+"""Encoders that packages carry: functions of this name and a `Placement`."""
 
 TABLES: tuple[Registry[Any], ...] = (EMBEDDERS, RERANKERS, SELECTORS, READERS, SUMMARIZERS, TOKENIZERS)
 

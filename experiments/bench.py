@@ -27,9 +27,8 @@ from common.storage import write_atomically
 from corag.cli.console import print_table
 from corag.errors import DataError
 from corag.memory import clear_caches, used_bytes
-from corag.models.devices import hardware_of
 from corag.models.runtime import Precision as Precision
-from corag.models.runtime import Runtime, in_runtime, resolve_device
+from corag.models.runtime import Runtime, hardware_of, in_runtime, resolve_device
 from corag.optional import require
 from corag.registry import RERANKERS, SELECTORS
 from corag.text.chunking import DEFAULT_BUDGET, ChunkConfig, chunk_document

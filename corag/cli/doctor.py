@@ -71,8 +71,7 @@ def _version(package: str) -> str:
 
 
 def _devices() -> Iterator[tuple[str, str]]:
-    from corag.models.devices import auto_device, hardware_of
-    from corag.models.runtime import has_precision
+    from corag.models.runtime import auto_device, hardware_of, has_precision
 
     yield "processor", f"{hardware_of('cpu')}, {os.cpu_count()} cores"
     try:
@@ -85,7 +84,7 @@ def _devices() -> Iterator[tuple[str, str]]:
 def _at_hand() -> Iterator[tuple[str, str]]:
     from common.storage import CONFIG_FILE
     from corag.memory import cache_folder
-    from corag.models.minilm import WEIGHTS_FILE, WEIGHTS_SHA256
+    from corag.models.encoders import WEIGHTS_FILE, WEIGHTS_SHA256
     from corag.models.trained import FOLDER
     from corag.text.data import data_folders
     from corag.text.tokens import check_published, model_folder

@@ -1,5 +1,7 @@
 """Models that users name: found, and loaded by sentence-transformers, with one clear error when not.
 
+They are cross-encoders, embedders, and encoders such as BAAI/bge-m3, in PyTorch.
+
 Weights are safetensors or, where a model has none, PyTorch's older files, of which only tensors are read: what else a
 pickle may hold is refused (`torch.load(weights_only=True)`, the default of both libraries).
 """
@@ -16,7 +18,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from corag.errors import MissingExtraError, ModelError
-from corag.models.engine import DTYPES, on_device, quiet
+from corag.models.encoders import BertEncoder, Pooling, tokenize_with
+from corag.models.engine import DTYPES, Engine, on_device, quiet, torch_forward
 from corag.models.runtime import Placement, Precision, resolve_device
 from corag.optional import require
 from corag.registry import Part
@@ -24,6 +27,8 @@ from corag.registry import Part
 _SUFFIXES = (".jinja", ".json", ".model", ".py", ".safetensors", ".txt")
 _OLDER_WEIGHTS = "pytorch_model*.bin"
 _TOKENIZERS = ("tokenizer", "vocab", "spiece", "sentencepiece")
+_PASSAGE_PROMPTS = ("document", "passage")
+"""Names of prompts of passages, as in sentence-transformers."""
 HOW_TO_TRUST = "give --trust_remote_code, or trust_remote_code=True in Python"
 _OWN_CODE = f"its own code has to run: if you trust it, {HOW_TO_TRUST}"
 
@@ -119,6 +124,54 @@ def _check_head(model: str | Path, folder: Path, *, trusted: bool) -> dict[str, 
         raise ModelError(f"the model {str(model)!r} has {labels} labels; use a cross-encoder that gives one score")
     # A configuration that says nothing of labels would be read as one of two.
     return {} if "id2label" in config else {"num_labels": 1}
+
+
+def encoder_of(model: str, placement: Placement) -> BertEncoder:
+    """Return the encoder of a model at a placement.
+
+    Its own prompts for questions and passages are used, where its configuration has some.
+
+    Raises:
+        MissingExtraError: sentence-transformers is not installed.
+        ModelError: The model is missing or damaged, or its vectors are more than the mean or the first of its states.
+    """
+    check_path(model)
+    loaded = load_model("SentenceTransformer", model, placement)
+    tokenizer = loaded.tokenizer.backend_tokenizer
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    special = tokenizer.encode("a", add_special_tokens=True)
+    first = special.special_tokens_mask.index(0)
+    last = len(special.ids) - special.special_tokens_mask[::-1].index(0)
+
+    def prompt(*names: str) -> tuple[int, ...]:
+        text = next((loaded.prompts[name] for name in names if loaded.prompts.get(name)), "")
+        return tuple(tokenizer.encode(text.rstrip(), add_special_tokens=False).ids)
+
+    return BertEncoder(
+        engine=Engine(
+            torch_forward(loaded[0].auto_model, placement.device), placement.batch_tokens, (model, placement)
+        ),
+        tokenize=tokenize_with(tokenizer),
+        dimension=int(loaded.get_embedding_dimension()),
+        head=tuple(special.ids[:first]),
+        tail=tuple(special.ids[last:]),
+        query_prompt=prompt("query"),
+        passage_prompt=prompt(*_PASSAGE_PROMPTS),
+        pooling=_pooling(model, loaded),
+        window=int(loaded.max_seq_length or 512),
+    )
+
+
+def _pooling(model: str, loaded: Any) -> Pooling:
+    kinds = [type(module).__name__ for module in loaded]
+    mode = getattr(loaded[1], "pooling_mode", None) if len(loaded) > 1 else None
+    if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]) or mode not in ("mean", "cls"):
+        raise ModelError(
+            f"the encoder {model!r} makes its vectors by {', '.join(kinds)} ({mode}); an encoder's are the mean or the "
+            "first of its states: give another encoder, or use the model as an embedder"
+        )
+    return "mean" if mode == "mean" else "cls"
 
 
 @contextmanager

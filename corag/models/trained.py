@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from common.storage import CONFIG_FILE, read_sealed, replace_folder, sealed
 from corag.errors import ModelError
-from corag.models.minilm import WEIGHTS_SHA256
+from corag.models.encoders import WEIGHTS_SHA256
 from corag.optional import require
 
 FORMAT_VERSION = 1

@@ -24,8 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.checks import check_range
-from corag.models.encoders import Encoded, EncoderPart, TextEncoder, best_cosines, token_cosines, tokens_within
-from corag.models.minilm import MAX_TOKENS
+from corag.models.encoders import (
+    MAX_TOKENS,
+    Encoded,
+    EncoderPart,
+    TextEncoder,
+    best_cosines,
+    token_cosines,
+    tokens_within,
+)
 from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.text.units import UnitChunk, source_of
 from corag.text.words import exact_words, words

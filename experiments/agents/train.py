@@ -18,8 +18,7 @@ from common.storage import folder_lock, write_atomically
 from corag.cli.console import progress, say
 from corag.cli.page import Page, Section, Table
 from corag.errors import DataError, InputError
-from corag.models.devices import parse_device
-from corag.models.runtime import Runtime, current, in_runtime, merge_records
+from corag.models.runtime import Runtime, current, in_runtime, merge_records, parse_device
 from corag.selectors.corag.features import check_recipe, feature_dim
 from experiments.agents.compare import comparison, departing, left_out_table
 from experiments.agents.targets import TargetConfig, best_single, make_targets, training_targets, utility

@@ -19,8 +19,7 @@ from corag.cli.console import progress
 from corag.errors import DataError, InputError
 from corag.index import ChunkIndex, update_index
 from corag.memory import cache_folder
-from corag.models.encoders import CachedEncoder
-from corag.models.minilm import MAX_TOKENS, minilm_encoder
+from corag.models.encoders import MAX_TOKENS, CachedEncoder, minilm_encoder
 from corag.models.runtime import resolve_device, runtime
 from corag.optional import warn_once
 from corag.selectors.raptor.tree import tree_file

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import ModelError
-from corag.models.encoders import EncoderPart
+from corag.models.encoders import MAX_TOKENS, EncoderPart
 from corag.models.engine import Float32
-from corag.models.minilm import MAX_TOKENS
 from corag.models.trained import load_adapter, shipped_adapter
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES, Hypotheses, weigh
 from corag.rerankers.evidence.signals import PassageFeatures, PassageReader, QuestionFeatures, read_question, signals

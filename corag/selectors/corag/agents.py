@@ -17,8 +17,7 @@ from common.storage import CONFIG_FILE
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.forks import renewed_lock
 from corag.models.embedders import CachedEmbedder
-from corag.models.encoders import CachedEncoder
-from corag.models.minilm import minilm_encoder
+from corag.models.encoders import CachedEncoder, minilm_encoder
 from corag.models.runtime import current, use_runtime
 from corag.optional import to_install, warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS

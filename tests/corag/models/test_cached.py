@@ -7,8 +7,7 @@ import corag
 from corag.errors import ModelError
 from corag.memory import shared_capacity
 from corag.models.embedders import vectors_by
-from corag.models.encoders import CachedEncoder
-from corag.models.minilm import minilm_encoder
+from corag.models.encoders import CachedEncoder, minilm_encoder
 from corag.registry import RERANKERS
 from corag.types import Chunk
 from tests.corag.rerankers.evidence_worlds import WordEncoder

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import ModelError
-from corag.models.minilm import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
+from corag.models.encoders import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import check_published, load_tokenizer, model_folder
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import corag
-from corag.models import devices
+from corag.models import runtime
 from corag.models.runtime import Runtime, current, has_precision, in_runtime, record_use, recording, resolve_device
 
 
@@ -35,8 +35,8 @@ def torch_with(gpus=0, mps=False, capability=(9, 0)):
     ],
 )
 def test_auto_takes_a_gpu_that_is_there(monkeypatch, see, device, precisions):
-    monkeypatch.setattr(devices, "require", lambda module, extra: torch_with(**see))
-    monkeypatch.setattr(devices, "_may_have_gpu", lambda: True)
+    monkeypatch.setattr(runtime, "require", lambda module, extra: torch_with(**see))
+    monkeypatch.setattr(runtime, "_may_have_gpu", lambda: True)
     found = [resolve_device(role) for role in ("embedder", "reranker", "reader")]
     assert [placement.device for placement in found] == [device] * 3
     assert [placement.precision for placement in found] == precisions

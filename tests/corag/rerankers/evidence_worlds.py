@@ -4,8 +4,7 @@ import re
 
 import numpy as np
 
-from corag.models.encoders import Encoded, TextEncoder, unit
-from corag.models.minilm import DIMENSION, MAX_TOKENS
+from corag.models.encoders import DIMENSION, MAX_TOKENS, Encoded, TextEncoder, unit
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES
 from corag.rerankers.evidence.reranker import VOCABULARY, Ensemble, EvidenceParts, Weights
 from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, Signals

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag import Chunk
-from corag.models.minilm import minilm_encoder
+from corag.models.encoders import minilm_encoder
 from corag.rerankers.late import PASSAGE_SHARE, LateScorer, MiniLMLate, MiniLMSoftSim
 from corag.text.units import SENTENCE, units
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.models.minilm import minilm_encoder
+from corag.models.encoders import minilm_encoder
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.late import MiniLMSoftSim
