@@ -110,7 +110,6 @@ class ChatServer:
         models: Names that it knows.
         model_info: What `/api/show` says of them.
         refuses: Fields of a request to `/v1/chat/completions` that are an error.
-        echoes: Refuse all and say what was in the header Authorization.
         gate: No chat is answered until so many are under way at the same time, once; a minute is too long to wait.
     """
 
@@ -120,7 +119,6 @@ class ChatServer:
         models=("llama3.1:8b",),
         model_info=MODEL_INFO,
         refuses=(),
-        echoes=False,
         gate=0,
     ):
         self.models, self.refuses = models, refuses
@@ -130,7 +128,6 @@ class ChatServer:
         self.most_at_once = 0
         self.stopping = threading.Event()
         self._now, self._gate, self._open = 0, gate, threading.Event()
-        self.echoes = echoes
         self._replies = list(replies)
         self._lock = threading.Lock()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
@@ -202,9 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.chat.requests.append((self.path, body))
         self.chat.headers.append({name.lower(): value for name, value in self.headers.items()})
         refused = [name for name in self.chat.refuses if name in body and self.path.startswith("/v1")]
-        if self.chat.echoes:
-            self._send(400, {"errors": [{"message": f"you sent {self.headers['Authorization']}"}]})
-        elif self.path not in (*CHATS, "/api/show"):
+        if self.path not in (*CHATS, "/api/show"):
             self._send_404()
         elif body["model"] not in self.chat.models:
             self._send(404, {"error": f"model '{body['model']}' not found"})

@@ -72,12 +72,6 @@ def test_a_configuration_is_spelled_with_the_settings_of_its_search():
     assert parse(str(quoted)).settings == quoted.settings
 
 
-@pytest.mark.parametrize("text", ["corag(", "corag(unit)", "corag(unit=a, unit=b)", 'corag(unit="a)'])
-def test_what_spells_no_configuration_is_refused(text):
-    with pytest.raises(InputError, match=r"write name\(key=value"):
-        parse(text)
-
-
 def test_a_checkpoint_has_configurations_as_they_are_spelled():
     names = (Configuration("corag", {"unit": "passage", "search": {"iterations": 4}}), Configuration("top-k"))
     config = AgentConfig(names, Fallback(names[0]))

@@ -45,13 +45,6 @@ def test_a_reply_can_be_written_as_json(small_index):
     assert "result" not in said["trace"] and len(said["trace"]["chunk_tokens"]) == len(reply.selection)
 
 
-def test_an_index_by_its_path_and_one_that_is_not_there(small_index):
-    by_path = corag.ask(QUESTION, str(small_index), budget_tokens=48, reader="extractive", num_candidates=8)
-    assert by_path.selection.ids == asked(small_index).selection.ids
-    with pytest.raises(corag.errors.IndexMismatchError, match="nowhere"):
-        corag.ask("How deep?", "nowhere")
-
-
 EVEREST = "How high is Everest?"
 FOUND = ["K2 is high.", "Everest is 8,849 metres high.", "Everest lies in Nepal.", "Sand is dry."]
 

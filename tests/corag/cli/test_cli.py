@@ -100,16 +100,6 @@ def test_settings_may_stand_in_a_file_and_flags_go_before_it(tmp_path, small_dat
     assert json.loads(out.read_text())["budget_tokens"] == 40
 
 
-def test_markup_in_texts_is_text(tmp_path, capsys):
-    corpus = {"id": "[red]a", "title": "[b]", "text": "The [bold]lake[/bold] is [/] 310 metres deep."}
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "corpus.jsonl").write_text(json.dumps(corpus))
-    assert run("index", "--data", tmp_path / "data", "--out", tmp_path / "index", "--quiet") == 0
-    assert run("ask", "How [i]deep[/i]?", "--index", tmp_path / "index", "--reader", "extractive") == 0
-    said = capsys.readouterr().out
-    assert "The [bold]lake[/bold] is [/] 310 metres deep." in said and "[red]a: [b]" in said
-
-
 def test_a_stopped_command_says_that_it_goes_on(small_data, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(READERS.parts, "interrupted", lambda: FakeReader(KeyboardInterrupt()))
     arguments = ["--methods", "top-k", "--reader", "interrupted", "--out", tmp_path / "r.json"]

@@ -27,22 +27,22 @@ def is_clean(text):
 
 @pytest.mark.slow
 def test_what_ask_prints_of_texts_and_answers(tmp_path, says, capsys):
-    document = {"id": f"a{EVIL}", "title": f"Lake{EVIL}", "text": f"It is {EVIL} 310 metres deep.\r\nAnd salty."}
-    data, index = (
-        write_folder(tmp_path / "data", [document], [QUERIES[0] | {"gold": [], "candidates": []}]),
-        tmp_path / "index",
-    )
+    text = f"It is {EVIL} 310 metres deep.\r\nAnd salty."
+    document = {"id": f"a{EVIL}", "title": f"[b]Lake{EVIL}", "text": text}
+    data = write_folder(tmp_path / "data", [document], [QUERIES[0] | {"gold": [], "candidates": []}])
+    index = tmp_path / "index"
     assert is_clean(succeeds(capsys, "index", "--data", data, "--out", index, "--quiet"))
-    says(f"The answer{EVIL}")
+    answer = f"[/] The [b]answer{EVIL}"  # no markup of the terminal
+    says(answer)
     arguments = ["ask", f"How deep{EVIL}?", "--index", str(index), "--method", "top-k", "--reader", "says"]
     assert main(arguments) == 0
     said = capsys.readouterr().out
-    assert is_clean(said) and "The answer\\x1b[2J" in said and "Lake\\x1b[2J" in said
+    assert is_clean(said) and "[/] The [b]answer\\x1b[2J" in said and "[b]Lake\\x1b[2J" in said
     assert main([*arguments, "--json"]) == 0
     said = capsys.readouterr().out
     assert is_clean(said)
     reply = json.loads(said)
-    assert reply["answer"] == f"The answer{EVIL}" and reply["chunks"][0]["id"].startswith(f"a{EVIL}")
+    assert reply["answer"] == answer and reply["chunks"][0]["id"].startswith(f"a{EVIL}")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from corag.errors import InputError
 from corag.models.engine import quiet
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.text.documents import SEPARATOR
-from experiments.tune import TuneConfig, tune
 from tests.corag.models.worlds import byte_level, change_json, save_bert, save_xlm_roberta
 from tests.experiments.worlds import write_folder
 from tests.fakes import chunks_of
@@ -128,10 +127,3 @@ def test_one_that_is_trained_as_the_page_shows_is_a_reranker(folders, tmp_path, 
     assert 0 < values[0] < 1 and values[1] == 0
     before = CrossEncoder(model=folders["bert"]).score("Which river is number 1?", ["River\nThis is 1."])
     assert values[0] != before[0]
-    # And a further signal of the value, with a weight of its own.
-    signal = "cross-encoder(model=my-cross-encoder)"
-    tune(TuneConfig("my-folder", "tuned", signals=signal, budget=48, quiet=True))
-    value = corag.reranker("fused", adapter="tuned/fused", signals=[signal])
-    size = len(value.weights.signals)
-    assert value.weights.signals[-1] == signal and value.weights.passage[[size - 1, 2 * size - 1]].all()
-    assert corag.select("Which river is number 1?", ["River\nThis is 1.", "Bananas."], 48, reranker=value).ids

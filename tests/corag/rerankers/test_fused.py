@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag import Chunk
-from corag.errors import ModelError
-from corag.rerankers.fused import Fused, FusedScorer, FusedWeights, features, near_equal
+from corag.rerankers.fused import Fused, FusedScorer, features, near_equal
 from corag.testing import RerankerContract
 from corag.text.units import SENTENCE, units
 
@@ -109,8 +108,3 @@ def test_scripts_that_minilm_does_not_read_are_read_by_another_encoder():
     for question, told in (("which gift does she like most?", False), ("wird danach sofort untersucht?", True)):
         words = Fused().signal_values(question, chunks, late)[:, Fused().weights.signals.index("bm25")]
         assert words.any() == told
-
-
-def test_a_damaged_value_is_refused(tmp_path):
-    with pytest.raises(ModelError, match="not a whole adapter"):
-        FusedWeights.load(tmp_path)
