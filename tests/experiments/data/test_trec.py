@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.errors import DataError
-from experiments.data.trec import escaped, qrels_lines, read_run, run_lines
+from experiments.data.trec import escaped, read_run, run_lines
 
 RUN = "q1 Q0 b 2 3.5 bm25\nq1 Q0 a 1 7e1 bm25\n\nq2\tQ0\tb\t0\t-1\tbm25\nq2 Q0 c 0 2 bm25\n"
 
@@ -47,11 +47,3 @@ def test_a_written_run_is_read_back(tmp_path_factory, rankings):
     assert ids(file) == {query: [escaped(name) for name in passages] for query, passages in rankings.items()}
     for ranked in read_run(file).values():
         assert list(ranked.values()) == sorted(set(ranked.values()), reverse=True)
-
-
-def test_what_is_written():
-    assert list(run_lines({"q 1": ["a\tb", "c"]}, "top-k k=3")) == [
-        "q%201 Q0 a%09b 1 2 top-k%20k=3\n",
-        "q%201 Q0 c 2 1 top-k%20k=3\n",
-    ]
-    assert list(qrels_lines({"q 1": {"a b": 2, "c": 0}})) == ["q%201 0 a%20b 2\n", "q%201 0 c 0\n"]
