@@ -84,37 +84,32 @@ def test_chunks_cover_the_document_and_keep_the_limit(tokens, text, title, max_t
 SENTENCES = "Aa to. Cc it. Ee us. Gg me."  # four sentences of two words, starting at 0, 7, 14 and 21
 
 
+# Two lists with what leads into them.
+LED, LIST = "Aa to. Do it now:\n\nEe us. Gg me.", "Aa to. Do it now:\n\n- Ee us.\n\n1. Gg me.\n   No.\n\nIi be."
+
+
 @pytest.mark.parametrize(
-    ("max_tokens", "overlap", "expected"),
+    ("text", "max_tokens", "overlap", "expected"),
     [
-        (8, 0, [(0, 27)]),
-        (4, 0, [(0, 14), (14, 27)]),
-        (5, 0, [(0, 14), (14, 27)]),
-        (2, 0, [(0, 7), (7, 14), (14, 21), (21, 27)]),
-        (1, 0, [(0, 3), (3, 7), (7, 10), (10, 14), (14, 17), (17, 21), (21, 24), (24, 27)]),
-        (4, 2, [(0, 14), (7, 21), (14, 27)]),
+        (SENTENCES, 8, 0, [(0, 27)]),
+        (SENTENCES, 4, 0, [(0, 14), (14, 27)]),
+        (SENTENCES, 5, 0, [(0, 14), (14, 27)]),
+        (SENTENCES, 2, 0, [(0, 7), (7, 14), (14, 21), (21, 27)]),
+        (SENTENCES, 1, 0, [(0, 3), (3, 7), (7, 10), (10, 14), (14, 17), (17, 21), (21, 24), (24, 27)]),
+        (SENTENCES, 4, 2, [(0, 14), (7, 21), (14, 27)]),
         # One word is no whole sentence, so nothing is repeated.
-        (4, 1, [(0, 14), (14, 27)]),
+        (SENTENCES, 4, 1, [(0, 14), (14, 27)]),
         # Repeating two sentences would leave no room for a new one in four words.
-        (4, 3, [(0, 14), (7, 21), (14, 27)]),
-        (6, 4, [(0, 21), (7, 27)]),
+        (SENTENCES, 4, 3, [(0, 14), (7, 21), (14, 27)]),
+        (SENTENCES, 6, 4, [(0, 21), (7, 27)]),
+        # What leads into a list is in its chunk, and the list, too, if both fit.
+        (LED, 5, 0, [(0, 7), (7, 26), (26, 32)]),
+        (LIST, 10, 0, [(0, 7), (7, 47), (47, 53)]),
+        (LIST, 9, 0, [(0, 29), (29, 53)]),
     ],
 )
-def test_chunks_worked_out_by_hand(max_tokens, overlap, expected):
-    chunks = chunk_document(Document("d", SENTENCES), WORDS, ChunkConfig(max_tokens, overlap))
-    assert bounds(chunks) == expected
-
-
-def test_what_leads_into_a_list_is_in_its_chunk():
-    text = "Aa to. Do it now:\n\nEe us. Gg me."
-    assert bounds(chunk_document(Document("d", text), WORDS, ChunkConfig(5))) == [(0, 7), (7, 26), (26, 32)]
-
-
-def test_a_list_stays_with_what_leads_into_it_if_both_fit_a_chunk():
-    text = "Aa to. Do it now:\n\n- Ee us.\n\n1. Gg me.\n   No.\n\nIi be."
-    whole = [(0, 7), (7, 47), (47, 53)]
-    assert bounds(chunk_document(Document("d", text), WORDS, ChunkConfig(10))) == whole
-    assert bounds(chunk_document(Document("d", text), WORDS, ChunkConfig(9))) == [(0, 29), (29, 53)]
+def test_chunks_worked_out_by_hand(text, max_tokens, overlap, expected):
+    assert bounds(chunk_document(Document("d", text), WORDS, ChunkConfig(max_tokens, overlap))) == expected
 
 
 def test_long_words_are_cut_into_the_longest_parts_that_fit():

@@ -216,6 +216,13 @@ def test_a_cell_that_spans_rows_stands_before_those_below():
         ("~~~ sh\n```\na. B.\n~~~\nOne.", ["~~~ sh\n```\na. B.\n~~~", "One."]),
         ("```one``` is. Two.", ["```one``` is.", "Two."]),
         (f"Then:\n\n{'x' * 799}", ["Then:", "x" * 799]),
+        # Lines that continue an item are of it, and chunks may begin and end within code.
+        (
+            "- open the\n  valve. Wait\n- close\nit\n\nA fact. So.",
+            ["- open the\n  valve. Wait", "- close\nit", "A fact.", "So."],
+        ),
+        ("x = 1\n```\n\nIt ran. It ended.", ["x = 1\n```", "It ran.", "It ended."]),
+        ("It runs.\n\n```py", ["It runs."]),
     ],
 )
 def test_what_cannot_be_understood_alone_is_one_unit_with_what_follows(text, expected):
@@ -237,9 +244,6 @@ def test_the_marks_around_code_are_no_unit_of_their_own():
     long = "```py\n" + "x = 1;\n" * 250 + "```"
     parts = texts(f"Run:\n\n{long}\n\nEnd.")
     assert parts[0] == "Run:" and parts[1].startswith("```py\nx") and parts[-2].endswith("x = 1;\n```")
-    # Chunks that begin and end within code.
-    assert texts("x = 1\n```\n\nIt ran. It ended.") == ["x = 1\n```", "It ran.", "It ended."]
-    assert texts("It runs.\n\n```py") == ["It runs."]
 
 
 @pytest.mark.parametrize(
@@ -260,12 +264,6 @@ def test_what_a_colon_leads_into_is_one_unit_with_it(text):
 
 def texts_led(text):
     return [unit for unit, _ in cut(text, MAX_CHARACTERS)]
-
-
-def test_lines_that_continue_an_item_are_of_it():
-    assert texts("- open the\n  valve. Wait\n- close\nit\n\nA fact. So.") == [
-        "- open the\n  valve. Wait", "- close\nit", "A fact.", "So.",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
