@@ -5,7 +5,7 @@ Letters: `b` rows, `d` features, `R` configurations.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -22,7 +22,7 @@ class AgentPrediction:
     """The configuration for one question; `str` spells a selector.
 
     Attributes:
-        configuration: The most probable configuration, among those available; the fallback's if it `fell_back`.
+        configuration: The most probable configuration, the fallback's if it `fell_back`.
         iterations: Search iterations; None, like the next two, if the agent does not predict them.
         exploration: c of the paper's eq. 5.
         cost_weight: lambda: the price of 256 tokens, in units of value.
@@ -72,31 +72,22 @@ class ConfigurationAgent:
         """Whether predictions depend on the features."""
         return bool(self.weights)
 
-    def predict(
-        self, features: ArrayLike, available: Collection[str] | None = None
-    ) -> AgentPrediction | list[AgentPrediction]:
+    def predict(self, features: ArrayLike) -> AgentPrediction | list[AgentPrediction]:
         """Return the configuration for each feature vector.
 
         Args:
             features: One vector `[d]` or several `[b, d]`, made by `config.embedder` with the recipe `config.features`.
-            available: Configurations to choose from; None for all. Ties go to the first in label order.
 
         Returns:
             One prediction for `[d]`, a list of `b` for `[b, d]`.
 
         Raises:
-            InputError: The features have another dimension or are not finite, or no available configuration is known.
+            InputError: The features have another dimension or are not finite.
         """
         rows, single = self._rows(features)
         names, ranges = self.config.configurations, self.config.ranges
-        allowed = np.array([available is None or name in available for name in names])
-        if not allowed.any():
-            raise InputError(
-                f"none of the available configurations {sorted(available or ())} is known to the agent; "
-                f"it knows {', '.join(names)}"
-            )
         probabilities, unit = self._outputs(rows)
-        labels, settings, fell_back = decide(self.config, probabilities, unit, allowed)
+        labels, settings, fell_back = decide(self.config, probabilities, unit)
         predictions = []
         for label, row, odds, back in zip(labels, settings.tolist(), probabilities, fell_back, strict=True):
             iterations, exploration, cost_weight = (None,) * 3 if ranges is None else (int(row[0]), *row[1:])
@@ -152,30 +143,25 @@ def _check_weights(config: AgentConfig, weights: Mapping[str, NDArray[np.float32
 
 
 def decide(
-    config: AgentConfig,
-    probabilities: FloatArray,
-    unit: FloatArray,
-    allowed: NDArray[np.bool_] | None = None,
+    config: AgentConfig, probabilities: FloatArray, unit: FloatArray
 ) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.bool_]]:
     """Return the label, `[b]`, the search settings in natural units, `[b, 3]`, and `fell_back`, `[b]`.
 
     Training and prediction share this rule. The most probable configuration, of equals the first in label order, comes
     with the predicted settings. If it leads the fallback by no more than `config.min_lead`, the row falls back:
-    it gets the fallback with its settings, if this is allowed.
+    it gets the fallback with its settings.
 
     `probabilities` are those of the configurations, `[b, R]`; `unit` the predicted settings on the scale [0, 1] of
-    `config.ranges`, `[b, 3]`, without ranges returned as they are; `allowed` which configurations may be chosen, `[R]`.
+    `config.ranges`, `[b, 3]`, without ranges returned as they are.
     """
-    if allowed is not None:
-        probabilities = np.where(allowed, probabilities, -1.0)
     labels = np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
     settings = unit if config.ranges is None else config.ranges.from_unit(unit)
     fell_back = np.zeros(len(labels), dtype=bool)
     fallback = config.configurations.index(config.fallback.configuration)
-    if config.feature_dim and config.min_lead and (allowed is None or allowed[fallback]):
+    if config.feature_dim and config.min_lead:
         fell_back = probabilities.max(axis=1) - probabilities[:, fallback] <= config.min_lead
     # Without a network there is nothing but the fallback to go by.
-    kept = fell_back if config.feature_dim else labels == fallback
+    kept = fell_back if config.feature_dim else np.ones(len(labels), dtype=bool)
     labels[kept] = fallback
     if config.ranges is not None:
         settings[kept] = config.fallback.settings

@@ -111,8 +111,8 @@ class Trace:
         tokens_estimated: Name of the token counter, where it estimated tokens of the text.
         select_s: Wall-clock seconds of the selection.
         details: What else the selector notes, such as `cutoff` or `pieces`. If an agent named it: its `configuration`,
-            the agent's `probabilities` of all configurations, whether it `fell_back`, `because`, which says this in a
-            line, and, if some could not be used here, `skipped` with the reasons.
+            the agent's `probabilities` of all configurations, whether it `fell_back`, and `because`, which says this in
+            a line.
     """
 
     reason: str | None = None

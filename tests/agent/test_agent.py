@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 import agent
 from agent import AgentConfig, Configuration, ConfigurationAgent, Fallback, Ranges
 from common.configuration import parse
-from common.errors import InputError, ModelError
+from common.errors import ModelError
 from tests.agent.worlds import DIM, RANGES, random_agent, random_weights, toy_config
 from tests.paths import ROOT
 
@@ -91,16 +91,6 @@ def test_a_prediction_worked_by_hand():
     assert [type(value) for value in (prediction.iterations, prediction.exploration)] == [int, float]
 
 
-def test_only_available_configurations_are_chosen():
-    trained = agent_that_passes_one_feature_on()
-    prediction = trained.predict(np.ones(DIM), available={"first", "unheard of"})
-    assert prediction.configuration == "first"
-    assert prediction.probabilities == trained.predict(np.ones(DIM)).probabilities
-    for available in ((), ["unheard of"]):
-        with pytest.raises(InputError, match="available"):
-            trained.predict(np.ones(DIM), available=available)
-
-
 @pytest.mark.parametrize(("min_lead", "chosen"), [(0.0, "second"), (0.49, "second"), (0.51, "first"), (1.0, "first")])
 def test_the_fallback_is_kept_where_the_lead_is_small(min_lead, chosen):
     # Probabilities 0.25 and 0.75: a lead of 0.5 over "first", the fallback.
@@ -109,7 +99,6 @@ def test_the_fallback_is_kept_where_the_lead_is_small(min_lead, chosen):
     settings = (prediction.iterations, prediction.exploration, prediction.cost_weight)
     assert (prediction.configuration, prediction.fell_back) == (chosen, chosen == "first")
     assert settings == pytest.approx((10, 2.4, 0.1) if chosen == "first" else (8, 1.5, 0.15))
-    assert not trained.predict(at(np.log(3)), available=["second"]).fell_back
 
 
 def test_an_agent_without_a_network_names_its_fallback():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -19,7 +18,7 @@ from corag.forks import renewed_lock
 from corag.models.embedders import CachedEmbedder
 from corag.models.encoders import CachedEncoder, minilm_encoder
 from corag.models.runtime import current, use_runtime
-from corag.optional import to_install, warn_once
+from corag.optional import to_install
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
 from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector, Choice
@@ -111,16 +110,12 @@ class AgentSelectors:
         agent: A checkpoint or a loaded agent.
         tokens: Counts tokens as the answering model does.
         embedder: Embeds questions; by default the one that the agent was trained with.
-        given: Settings that the user gave, such as `unit` and `cost_weight`: they replace those of a configuration that
-            takes them. A configuration that names another unit is not available (for windows, one that does not name
-            sentences), nor is one that names another reranker if some name the one that is given, or else one other
-            than the fallback's.
+        given: Settings that the user gave, such as `unit` and `cost_weight`: they replace those of every configuration
+            that takes them.
 
     Raises:
-        InputError: See `load_agent`; another embedder is given than the agent was trained with; or no configuration has
-            the unit that is given.
-        ModelError: The fallback names a part that cannot be used here. Other configurations that name one are left
-            out, with a warning.
+        InputError: See `load_agent`; or another embedder is given than the agent was trained with.
+        ModelError: A configuration names a part that a checkpoint may not name.
     """
 
     def __init__(
@@ -134,41 +129,18 @@ class AgentSelectors:
         self._source = f"the agent {agent}" if isinstance(agent, str | Path) else "the agent"
         self._tokens, self._given, self._runtime, self._lock = tokens, given, current(), renewed_lock()
         self._embedder = self._embedder_for(embedder) if self.agent.has_network else None
-        fallback = self.agent.config.fallback.configuration
-        known = self.agent.config.configurations if self.agent.has_network else (fallback,)
-        unit = given.get("unit")
-        alike = unit if unit in (None, "passage") else "sentence"
-        self._configurations = [name for name in known if alike in (None, name.settings.get("unit", alike))]
-        if (wanted := given.get("reranker")) is not None:
-            by_reranker = [name.reranker for name in self._configurations]
-            stands_in = str(wanted) if str(wanted) in by_reranker else fallback.reranker
-            alike = zip(self._configurations, by_reranker, strict=True)
-            self._configurations = [name for name, of in alike if of == stands_in] or self._configurations
-        if not self._configurations:
-            raise InputError(
-                f"unit is {unit!r}, but {self._source} names only {', '.join(known)}; leave unit out, or set agent=none"
-            )
-        self.skipped: dict[str, str] = {}
-        for name in self._configurations:
-            try:
-                check_untrusted(SELECTORS, name, self._source)
-            except ModelError as error:
-                if name == fallback:
-                    raise
-                self._skip(name, error)
+        config = self.agent.config
+        for name in config.configurations if self.agent.has_network else (config.fallback.configuration,):
+            check_untrusted(SELECTORS, name, self._source)
         # Each reranker is built once; configurations differ in what is laid around it.
         self._reranker = lru_cache(None)(RERANKERS.make)
-        if isinstance(wanted, str):
-            self._reranker(wanted)  # refused now, not for each configuration
+        if isinstance(reranker := given.get("reranker"), str):
+            self._reranker(reranker)  # refused now, not for each configuration
         self._spelled = lru_cache(SELECTORS_KEPT)(self._with_given)
         self._selector = lru_cache(SELECTORS_KEPT)(self._build)
 
     def predict(self, problems: Sequence[SelectionProblem]) -> list[AgentPrediction]:
-        """Return what the agent names for questions, among the configurations that can be used here.
-
-        Raises:
-            InputError: None of them can.
-        """
+        """Return what the agent names for questions."""
         if not problems:
             return []
         features: Any = np.zeros((len(problems), 0))
@@ -176,20 +148,9 @@ class AgentSelectors:
             recipe = self.agent.config.features
             vectors = question_vectors([problem.passages for problem in problems], self._embedder, recipe)
             features = feature_vectors(recipe, *zip(*vectors, strict=True))
-        while True:
-            available = [name for name in self._configurations if name not in self.skipped]
-            if not available:
-                reasons = "; ".join(f"{name}: {reason}" for name, reason in self.skipped.items())
-                raise InputError(f"no configuration of {self._source} can be used here ({reasons})")
-            predictions = self.agent.predict(features, available)
-            assert isinstance(predictions, list)
-            for prediction in predictions:
-                try:
-                    self._selector(self._configuration(prediction))
-                except (InputError, MissingExtraError, ModelError) as error:
-                    self._skip(prediction.configuration, error)
-            if not self.skipped.keys() & set(available):
-                return predictions
+        predictions = self.agent.predict(features)
+        assert isinstance(predictions, list)
+        return predictions
 
     def prepared(self, passages: SelectionProblem) -> SelectionProblem:
         """Return what the selector for a question chooses from."""
@@ -215,10 +176,9 @@ class AgentSelectors:
         trace = selection.trace
         details = {
             "configuration": str(configuration),
-            "probabilities": dict(self._odds(prediction, self.agent.config.configurations)),
+            "probabilities": dict(prediction.probabilities),
             "fell_back": prediction.fell_back,
             "because": self._because(configuration, prediction, trace.cost_weight),
-            **({"skipped": dict(self.skipped)} if self.skipped else {}),
             # A configuration may be `corag` with an agent of its own, which says more.
             **trace.details,
         }
@@ -235,16 +195,7 @@ class AgentSelectors:
             return f"{said}; {self._source} names it for all questions"
         if prediction.fell_back:
             return f"{said}: the default, as no other choice is clearly better"
-        odds = self._odds(prediction, [name for name in self._configurations if name not in self.skipped])
-        share = odds[_without_search(prediction.configuration)] / max(odds.total(), 1e-300)
-        return f"{said}: the agent's choice ({share:.0%} sure)"
-
-    def _odds(self, prediction: AgentPrediction, configurations: Sequence[str]) -> Counter[str]:
-        """Return the probability of each class: of configurations that differ in lambda and search alone, the sum."""
-        odds: Any = Counter()
-        for name in configurations:
-            odds[_without_search(name)] += prediction.probabilities[name]
-        return odds  # type: ignore[no-any-return]  # of floats
+        return f"{said}: the agent's choice ({prediction.probabilities[prediction.configuration]:.0%} sure)"
 
     def _configuration(self, prediction: AgentPrediction) -> Configuration:
         """Return the selector that a prediction names, with the settings that are given."""
@@ -271,10 +222,6 @@ class AgentSelectors:
             problem.memory[self._key(problem)] = (self, (self._configuration(prediction), prediction))
         return [problem.memory[self._key(problem)][1] for problem in problems]
 
-    def _skip(self, configuration: str, error: Exception) -> None:
-        self.skipped[configuration] = str(error)
-        warn_once(f"{self._source} names {configuration}, which cannot be used here and is left out: {error}")
-
     def _build(self, configuration: Configuration) -> BudgetedSelector:
         """Return a selector."""
         settings = dict(configuration.settings)
@@ -299,11 +246,3 @@ class AgentSelectors:
             # Whose texts the rerankers share.
             return EMBEDDERS.make(wanted, encoder=CachedEncoder(minilm_encoder(role="reranker")))
         return CachedEmbedder(wanted)
-
-
-@lru_cache(SELECTORS_KEPT)
-def _without_search(configuration: str) -> str:
-    """Return a configuration without the settings of its search and lambda."""
-    written = parse(configuration)
-    kept = {name: value for name, value in written.settings.items() if name not in ("search", "cost_weight")}
-    return str(Configuration(written.name, kept))

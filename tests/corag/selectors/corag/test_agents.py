@@ -1,6 +1,5 @@
 """Selectors that an agent names: which one a question gets, what is left out, and what the trace says."""
 
-import logging
 from dataclasses import replace
 
 import numpy as np
@@ -84,13 +83,10 @@ def test_an_agent_whose_lead_is_small_falls_back(parts):
     assert "the default" in selector.select("a cat", POOL, 30).trace.details["because"]
 
 
-@pytest.mark.parametrize("lacking", ["lost", "not-installed"])
-def test_what_cannot_be_used_here_is_left_out_with_a_warning(parts, caplog, lacking):
-    caplog.set_level(logging.WARNING)
-    selector = named(sign_agent(rerankers=("first", lacking)))
-    selection = selector.select("a cat", POOL, 30)
-    assert selection.trace.reranker == "first" and lacking in caplog.text
-    assert list(selection.trace.details["skipped"]) == [f"corag(unit=passage, reranker={lacking})"]
+@pytest.mark.parametrize(("lacking", "error"), [("lost", ModelError), ("not-installed", MissingExtraError)])
+def test_what_cannot_be_used_here_is_named(parts, lacking, error):
+    with pytest.raises(error, match=r"lost|install it with"):
+        named(sign_agent(rerankers=("first", lacking))).select("a cat", POOL, 30)
 
 
 def test_the_fallback_of_an_agent_by_name(parts):
@@ -136,27 +132,14 @@ def test_what_is_given_is_kept_and_the_agent_names_the_rest(parts):
     assert (other.reranker, other.cost_weight) == ("bm25", 0.25)
     searched = named(trained, search={"policy": "paper", "iterations": 3}).select("a cat?", POOL, 30).trace
     assert (searched.reranker, searched.iterations, searched.cost_weight) == ("first", 3, 0.25)
-    assert named(trained, unit="passage").select("a cat?", POOL, 30).trace.reranker == "first"
-    with pytest.raises(InputError, match="sentence"):
-        named(trained, unit="sentence")
+    cut = named(trained, unit="sentence").select("a cat?", POOL, 30).trace
+    assert cut.reranker == "first" and "by sentences, first, lambda 0.25" in cut.details["because"]
     complete = {"unit": "passage", "reranker": "bm25", "cost_weight": 0.1}
     for settings in (complete, {"preset": "paper"}):
         assert named(trained, **settings).agent is None
-    assert Corag(agent="none").agent is Corag(agent=None).agent is None
-
-
-def test_a_given_unit_leaves_the_configurations_of_that_unit(parts):
-    trained = sign_agent(rerankers=("first", "second"))
-    names = ("corag(unit=passage, reranker=first)", "corag(unit=sentence, reranker=second)")
-    fallback = Fallback(names[0], *trained.config.fallback.settings)
-    agent = ConfigurationAgent(replace(trained.config, configurations=names, fallback=fallback), trained.weights)
-    assert named(agent).select("a cat?", POOL, 30).trace.reranker == "first"
-    assert named(agent, unit="window(2)").select("a cat?", POOL, 30).trace.reranker == "second"
-    selection = named(agent, unit="sentence").select("a cat?", POOL, 30)
-    assert selection.trace.reranker == "second"
-    assert "by sentences, second, lambda 0.25" in selection.trace.details["because"]
     # A configuration that names no unit takes the one that is given.
     assert Corag(agent=single("naive(reranker=bm25)"), unit="sentence").select("a cat?", POOL, 30).ids
+    assert Corag(agent="none").agent is Corag(agent=None).agent is None
 
 
 def test_agents_that_cannot_be_used():
