@@ -61,6 +61,7 @@ class AdaptiveK(ComparingSelector):
     tail: float = 0.1
     buffer: int = 5
     name = "adaptive-k"
+    compared = ("cosine", "score")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,6 +69,6 @@ class AdaptiveK(ComparingSelector):
         self._cutoff(())  # refuses wrong settings
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        problem = problem.comparable(self._embed)
+        problem = self._comparable(problem)
         cutoff = self._cutoff(problem.relevance)
         return unscored(problem, keep_best(problem, cutoff), {"cutoff": cutoff})

@@ -33,7 +33,19 @@ from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.problem import DEFAULT_MAX_UNITS, SelectionProblem, cut_problem
 from corag.text.tokens import token_counts
 from corag.text.units import Span, ranges_of, unit_size
-from corag.types import Candidate, Chunk, Embedder, FloatArray, Offered, Order, Reranker, Selection, TokenCounter, Trace
+from corag.types import (
+    Candidate,
+    Chunk,
+    Embedder,
+    FloatArray,
+    Offered,
+    Order,
+    Reranker,
+    Selection,
+    SimilarityKind,
+    TokenCounter,
+    Trace,
+)
 
 PromptOrder = Literal["value", "ends", "document"]
 
@@ -329,33 +341,18 @@ class BudgetedSelector(Part):
 
 
 @dataclass(kw_only=True, eq=False)
-class ComparingSelector(BudgetedSelector):
-    """A selector that compares similarities.
-
-    Args:
-        embedder: Computes cosines if the candidates' similarities cannot be compared; name or object.
-    """
-
-    embedder: str | Embedder | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.cached_embedder = None if self.embedder is None else CachedEmbedder(self.embedder)
-        self._embed = None if self.cached_embedder is None else self.cached_embedder.vectors
-
-    def _reads(self, passages: SelectionProblem) -> bool:
-        return self.cached_embedder is not None and passages.kind != "cosine"
-
-
-@dataclass(kw_only=True, eq=False)
 class EmbeddingSelector(BudgetedSelector):
     """A selector that embeds candidates.
 
     Args:
-        embedder: Name or object; MiniLM by default. If the candidates' similarities are no cosines, it computes them.
+        embedder: Name or object; MiniLM by default. If the candidates' similarities cannot be compared, it computes
+            cosines.
     """
 
     embedder: str | Embedder | None = None
+
+    compared: ClassVar[Sequence[SimilarityKind]] = ("cosine",)
+    """Kinds of similarities that it compares as they are given."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -364,6 +361,21 @@ class EmbeddingSelector(BudgetedSelector):
     def _vectors(self, problem: SelectionProblem) -> FloatArray:
         """Return the candidates' unit vectors, `[n, d]`."""
         return self.cached_embedder.vectors([chunk.text for chunk in problem.chunks])
+
+    def _comparable(self, problem: SelectionProblem) -> SelectionProblem:
+        """Return a problem with similarities that can be compared."""
+        if problem.kind in self.compared:
+            return problem
+        vectors = self.cached_embedder.vectors([problem.query, *(chunk.text for chunk in problem.chunks)])
+        pairs = zip(problem.candidates, (vectors[1:] @ vectors[0]).tolist(), strict=True)
+        return replace(problem, candidates=[replace(given, similarity=one, kind="cosine") for given, one in pairs])
+
+
+class ComparingSelector(EmbeddingSelector):
+    """A selector that compares similarities, and embeds candidates only if these cannot be compared."""
+
+    def _reads(self, passages: SelectionProblem) -> bool:
+        return passages.kind not in self.compared
 
 
 @dataclass(kw_only=True, eq=False)

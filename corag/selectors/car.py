@@ -291,9 +291,10 @@ class Car(ComparingSelector):
     scaling: Scaling = checked("unit", check_choice, names=Scaling)
     solver: Solver = checked("exact", check_choice, names=Solver)
     name = "car"
+    compared = ("cosine", "score")
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        problem = problem.comparable(self._embed)
+        problem = self._comparable(problem)
         distances = 1.0 - problem.relevance[problem.by_relevance[: self.max_candidates]]
         cut = cluster_cutoff(distances, method=self.method, seed=self.seed, scaling=self.scaling, solver=self.solver)
         silhouette = None if np.isnan(cut.silhouette) else cut.silhouette

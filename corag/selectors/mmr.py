@@ -30,7 +30,7 @@ class Mmr(EmbeddingSelector):
     name = "mmr"
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        problem = problem.comparable(self.cached_embedder.vectors, only_cosines=True)
+        problem = self._comparable(problem)
         vectors = self._vectors(problem)
         weight = self.relevance_weight
         order = marginal_relevance(

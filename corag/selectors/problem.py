@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -24,8 +24,6 @@ from corag.text.units import MAX_CHARACTERS, Span, UnitChunk, assemble, disjoint
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
 
 Int64 = NDArray[np.int64]
-Embed = Callable[[Sequence[str]], NDArray[Any]]
-"""Texts in, unit vectors out, `[n, d]`."""
 
 DEFAULT_MAX_UNITS = 200
 """Of 20 chunks of 128 tokens all sentences, about 100."""
@@ -189,23 +187,6 @@ class SelectionProblem:
     def by_relevance(self) -> list[int]:
         """Candidates by decreasing relevance; ties go to the one that was given first."""
         return [int(index) for index in np.argsort(-self.relevance, kind="stable")]
-
-    def comparable(self, embed: Embed | None = None, *, only_cosines: bool = False) -> SelectionProblem:
-        """Return the problem with similarities that can be compared; with `only_cosines` no other scale will do.
-
-        `embed` computes cosines in place of others; `InputError` if they are needed without it.
-        """
-        if self.kind == "cosine" or (self.kind != "rank" and not only_cosines):
-            return self
-        if embed is None:
-            raise InputError(
-                f"the selector compares {'cosines from -1 to 1' if only_cosines else 'similarities'}, which candidates "
-                f"of kind {self.kind!r} lack; use Candidate(chunk, similarity=cosine), or embedder='minilm'"
-            )
-        vectors = embed([self.query, *(chunk.text for chunk in self.chunks)])
-        cosines = np.asarray(vectors[1:] @ vectors[0], dtype=np.float64).tolist()
-        pairs = zip(self.candidates, cosines, strict=True)
-        return replace(self, candidates=[replace(given, similarity=cosine, kind="cosine") for given, cosine in pairs])
 
     def scorer(self, reranker: Reranker, window: WindowPolicy = DEFAULT_POLICY) -> CachedScorer:
         """Return the reranker bound to this query; it caches values as long as the problem lives.

@@ -89,6 +89,6 @@ class SimilarityCutoff(ComparingSelector):
     name = "similarity-cutoff"
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        problem = problem.comparable(self._embed, only_cosines=True)
+        problem = self._comparable(problem)
         passing = int((problem.relevance >= self.minimum).sum())
         return unscored(problem, keep_best(problem, max(passing, 1)), {"minimum": self.minimum, "passing": passing})

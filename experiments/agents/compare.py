@@ -149,7 +149,7 @@ def _share(means: FloatArray) -> FloatArray:
 def named(trained: agent.ConfigurationAgent, labels: Labels) -> Choices:
     """Return the measured configuration that stands for each prediction of an agent, `[n]`."""
     classes, config = labels.classes(), trained.config
-    predictions = trained.predict(labels.features(config.features), config.configurations)
+    predictions = trained.predict(labels.features(config.features))
     assert isinstance(predictions, list)
     chosen = [classes.names.index(prediction.configuration) for prediction in predictions]
     if classes.settings is None or config.ranges is None:
