@@ -185,7 +185,6 @@ class Case:
 
     Attributes:
         number: All else follows from it.
-        spoilt: What was made wrong of it on purpose; empty for nothing.
     """
 
     number: int
@@ -195,13 +194,11 @@ class Case:
     query: Any
     candidates: Any
     budget: Any
-    spoilt: str = ""
 
     def __str__(self):
-        spoilt = f", spoilt by {self.spoilt}" if self.spoilt else ""
         return (
             f"case {self.number}: {self.selector} counting {self.tokens.name}, {self.budget!r:.20} tokens, query "
-            f"{self.query!r:.40}, candidates {self.candidates!r:.600}{spoilt}"
+            f"{self.query!r:.40}, candidates {self.candidates!r:.600}"
         )
 
 

@@ -7,7 +7,6 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from corag import Candidate, Chunk
 from corag.budget import Budget
 from corag.errors import BudgetError, CoragError, InputError, ModelError, ScoringError
 from corag.text.documents import SEPARATOR
@@ -97,23 +96,6 @@ def same_again(case, selection, how):
             assert not found.chunks or prompt <= case.budget, f"the prompt costs {prompt}"
 
 
-def spoil(case, rng):
-    """Return a case with one thing wrong."""
-    some = [*case.candidates, Candidate(Chunk("other", "some other text"), 0.5)]
-    one, unfit = rng.choice(some), rng.choice([math.nan, math.inf, -math.inf, "0.5", [1], 1j])
-    wrong = {
-        "a similarity": {"candidates": [*some, {"text": "x", "similarity": unfit}]},
-        "an id": {"candidates": [*some, Candidate(Chunk(one.chunk.id, one.chunk.text + " and more"), 0.5)]},
-        "a kind": {"candidates": [Candidate(Chunk("x", "x y"), 0.5, "score"), Candidate(Chunk("y", "y x"), 0.5)]},
-        "a candidate": {"candidates": [*some, rng.choice([None, ("text", "score"), {"body": "x"}, 3])]},
-        "candidates": {"candidates": rng.choice([None, "text", 3, b"x"])},
-        "a budget": {"budget": rng.choice([0, -1, 1.5, True, None, "10", math.nan, 10**12 + 1, 2**70])},
-        "a query": {"query": rng.choice(["", " \n", None, 3, b"a?", ["a?"]])},
-    }
-    kind = rng.choice(list(wrong))
-    return replace(case, spoilt=kind, **wrong[kind])
-
-
 def one_line(error):
     """Raise `AssertionError` unless an error is one line that says something."""
     said = str(error)
@@ -131,16 +113,13 @@ def tried(number, figures):
             figures.counts["settings refused"] += 1
             return
         rng = random.Random(f"checks of {number}")
-        if rng.random() < 0.04 and not looks_elsewhere(case):
-            case = spoil(case, rng)
-        before = list(case.candidates) if isinstance(case.candidates, list) else None
+        before = list(case.candidates)
         try:
             selection = case.selector.select(case.query, case.candidates, case.budget)
         except (InputError, ModelError, ScoringError) as error:
             one_line(error)
-            figures.counts["spoilt and refused" if case.spoilt else "refused"] += 1
+            figures.counts["refused"] += 1
             return
-        assert not case.spoilt, "accepted"
         assert case.candidates == before, "the candidates were changed"
         sound(case, selection)
         figures.counts[f"counted by {case.tokens.name}"] += 1

@@ -247,12 +247,13 @@ CALLS = [
     *(lambda: corag.SELECTORS.register("top-k", object), lambda: corag.reader(corag.selector("full"))),
     *(lambda: corag.embedder(["minilm"]), lambda: corag.tokens(3), lambda: Chunk("a", 3), lambda: corag.ChunkConfig(0)),
     *(lambda: Candidate(Chunk("a", "x"), 1.0, "bm25"), lambda: Candidate(Chunk("a", "x"), rank=-1)),
-    *(lambda budget=budget: select(budget=budget) for budget in ("100", 0, 2.5, math.nan, 10**30)),
-    *(lambda query=query: select(query=query) for query in ("", "  ", None, 7)),
+    *(lambda budget=budget: select(budget=budget) for budget in ("100", 0, -1, 2.5, True, None, math.nan, 10**12 + 1)),
+    *(lambda query=query: select(query=query) for query in ("", " \n", None, 7, b"a?", ["a?"])),
     *(
         lambda candidates=candidates: select(candidates=candidates)
         for candidates in (
-            *([3], "a text", None, [{"body": "a"}]),
+            *([3], "a text", b"a text", None, 3, [{"body": "a"}], [None], [("text", "score")]),
+            *([{"text": "a", "similarity": unfit}] for unfit in (math.nan, -math.inf, "0.5", [1], 1j)),
             *([POOL[0], other] for other in (Candidate(Chunk("d0", "b"), 0.9), Candidate(Chunk("b", "b")))),
             [POOL[0], Candidate(Chunk("b", "b"), 7, "score")],
         )
