@@ -119,7 +119,7 @@ def _learned(config: ValueTraining, fit: Fit) -> Learned:
     read, examples = PassageReader(encoder), list[Example]()
     with progress("describe", quiet=config.quiet) as report:
         for number, one in enumerate(asked, start=1):
-            seen = signals(read_question(encoder, one.question, rarity), read.of_chunks(one.chunks))
+            seen = signals(read_question(encoder, one.question), read(one.chunks), rarity)
             examples += [] if (example := example_of(one, seen, config.max_size)) is None else [example]
             report(number, len(asked))
     learned_from = [one for one in examples if not one.asked.is_held_out]

@@ -21,7 +21,7 @@ from corag.models.encoders import MAX_TOKENS, EncoderPart
 from corag.models.engine import Float32
 from corag.models.trained import load_adapter, shipped_adapter
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES, Hypotheses, weigh
-from corag.rerankers.evidence.signals import PassageFeatures, PassageReader, QuestionFeatures, read_question, signals
+from corag.rerankers.evidence.signals import PassageFeatures, PassageReader, read_question, signals
 from corag.rerankers.scorers import ChunkScorer
 from corag.types import Chunk, FloatArray, Order
 
@@ -239,10 +239,10 @@ class EvidenceParts:
         tensors["rarity"] = self.rarity
         return {name: value.astype(np.float32 if name in exact else np.float16) for name, value in tensors.items()}
 
-    def scorer(self, question: QuestionFeatures, passages: Sequence[PassageFeatures]) -> EvidenceScorer:
+    def scorer(self, question: PassageFeatures, passages: Sequence[PassageFeatures]) -> EvidenceScorer:
         """Weigh the hypotheses about candidates."""
         return EvidenceScorer(
-            weigh(signals(question, passages), self.max_size, self.network),
+            weigh(signals(question, passages, self.rarity), self.max_size, self.network),
             tokens=np.array([len(passage.ids) for passage in passages], dtype=np.float64),
             weights=self.weights,
             truncated=np.array([passage.truncated for passage in passages], dtype=bool),
@@ -277,11 +277,11 @@ class EvidenceReranker(EncoderPart):
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text as if it were the only candidate, `[len(texts)]`."""
-        question = read_question(self._encoder, query, self.parts.rarity)
-        scorers = [self.parts.scorer(question, [passage]) for passage in self._read(texts)]
+        question = read_question(self._encoder, query)
+        passages = self._read([Chunk("text", text) for text in texts])
+        scorers = [self.parts.scorer(question, [passage]) for passage in passages]
         return np.array([scorer([(0,)])[0] for scorer in scorers], dtype=np.float64)
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> EvidenceScorer:
         """Return a scoring function over the hypotheses about these chunks, weighed here once."""
-        question = read_question(self._encoder, query, self.parts.rarity)
-        return self.parts.scorer(question, self._read.of_chunks(chunks))
+        return self.parts.scorer(read_question(self._encoder, query), self._read(chunks))

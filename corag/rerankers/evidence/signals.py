@@ -95,11 +95,7 @@ class PassageReader:
         self._encoder = encoder
         self._cache: LRU[Key, PassageFeatures] = LRU(cache_capacity(), owner=encoder)
 
-    def __call__(self, texts: Sequence[str]) -> list[PassageFeatures]:
-        """Return the features of each text."""
-        return self._cache.get_many([(text, ()) for text in texts], self._read)
-
-    def of_chunks(self, chunks: Sequence[Chunk]) -> list[PassageFeatures]:
+    def __call__(self, chunks: Sequence[Chunk]) -> list[PassageFeatures]:
         """Return the features of each chunk.
 
         Those of units come from the token states of the passage, so the states of "He" know who that is, and no text is
@@ -108,7 +104,8 @@ class PassageReader:
         found = self._cache.get_many(list(map(_key, chunks)), self._read)
         # Units behind the encoder's window have no states, and are encoded by themselves.
         unseen = [row for row, chunk in enumerate(chunks) if isinstance(chunk, UnitChunk) and not found[row].words]
-        for row, passage in zip(unseen, self([chunks[row].text for row in unseen]), strict=True):
+        alone = self._cache.get_many([(chunks[row].text, ()) for row in unseen], self._read)
+        for row, passage in zip(unseen, alone, strict=True):
             found[row] = passage
         return found
 
@@ -179,27 +176,6 @@ def plain(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionFeatures:
-    """A question as the features see it.
-
-    Attributes:
-        text: Its words in lower case, each with a space before and after it.
-        words: The distinct ones.
-        ids: Token ids, `[Q]`.
-        vector: Its embedding, a unit vector, `[384]`.
-        tokens: Unit vectors of its tokens, `[Q, 384]`.
-        weights: Share of each token in the rarity of all, `[Q]`.
-    """
-
-    text: str
-    words: frozenset[str]
-    ids: NDArray[np.int64]
-    vector: Float32
-    tokens: Float32
-    weights: FloatArray
-
-
-@dataclass(frozen=True, slots=True)
 class Signals:
     """All that hypotheses are described by.
 
@@ -222,23 +198,26 @@ class Signals:
     are_units: bool = False
 
 
-def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating]) -> QuestionFeatures:
-    """Read a question in one pass of the encoder; `rarity` is the inverse document frequency of every known token."""
-    encoded = encoder.question(text)
-    words = plain(text)
-    weights = rarity[encoded.ids].astype(np.float64)
-    return QuestionFeatures(
-        text=f" {words} ",
-        words=frozenset(words.split()),
+def read_question(encoder: TextEncoder, text: str) -> PassageFeatures:
+    """Read a question, all of which is its body, in one pass of the encoder."""
+    encoded, words = encoder.question(text), plain(text)
+    return PassageFeatures(
         ids=encoded.ids,
         vector=encoded.vector,
         tokens=encoded.tokens / encoded.lengths,
-        weights=weights / max(float(weights.sum()), 1e-9),
+        num_title=0,
+        title_vector=encoded.vector,
+        sentences=encoded.vector[None],
+        title="",
+        body=f" {words} ",
+        words=frozenset(words.split()),
     )
 
 
-def signals(question: QuestionFeatures, passages: Sequence[PassageFeatures]) -> Signals:
-    """Compare passages with a question and with each other."""
+def signals(question: PassageFeatures, passages: Sequence[PassageFeatures], rarity: NDArray[np.floating]) -> Signals:
+    """Compare passages with a question and with each other; `rarity` is the inverse document frequency of tokens."""
+    weights = rarity[question.ids].astype(np.float64)
+    weights = weights / max(float(weights.sum()), 1e-9)
     nearest = np.zeros((len(passages), len(question.ids)))
     held = np.zeros((len(passages), len(question.ids)))
     for row, passage in enumerate(passages):
@@ -250,23 +229,24 @@ def signals(question: QuestionFeatures, passages: Sequence[PassageFeatures]) -> 
     sentences = np.concatenate([none, *(passage.sentences for passage in passages)])
     starts = np.cumsum([0, *(len(passage.sentences) for passage in passages)])[:-1]
     near = sentences @ question.vector
-    singles = _singles(question, passages, nearest, held, np.split(near, starts)[1:])
+    singles = _singles(question, passages, nearest, held, weights, np.split(near, starts)[1:])
     named = singles[:, SINGLES.index("named")]
     flags = [named.sum() >= 2, len(question.ids) / 20, named.sum() == 1]
     pairs = np.zeros((len(passages), len(passages), len(PAIRS)))
     if len(passages) > 1:
         titles = np.array([passage.title_vector for passage in passages])
         bridges = _bridges(sentences, starts, near, titles), _bridges(sentences, starts, near, sentences[starts])
-        pairs = _pairs(question, passages, nearest, held, named, bridges)
+        pairs = _pairs(question, passages, nearest, held, weights, named, bridges)
     are_units = any(passage.is_unit for passage in passages)
-    return Signals(singles, pairs, nearest, held, question.weights, np.array(flags, dtype=np.float64), are_units)
+    return Signals(singles, pairs, nearest, held, weights, np.array(flags, dtype=np.float64), are_units)
 
 
 def _singles(
-    question: QuestionFeatures,
+    question: PassageFeatures,
     passages: Sequence[PassageFeatures],
     nearest: FloatArray,
     held: FloatArray,
+    weights: FloatArray,
     near: Sequence[Float32],
 ) -> FloatArray:
     """Return what is known of each passage, `[n, len(SINGLES)]`, given the cosines of its sentences to the question."""
@@ -281,9 +261,9 @@ def _singles(
             sentences[-1],
             passage.title_vector @ question.vector if passage.num_title else cosine,
             nearest[row].mean() if len(question.ids) else 0.0,
-            nearest[row] @ question.weights,
-            held[row] @ question.weights,
-            len(passage.title) > 2 and f" {passage.title} " in question.text,
+            nearest[row] @ weights,
+            held[row] @ weights,
+            len(passage.title) > 2 and f" {passage.title} " in question.body,
             np.mean([word in question.words for word in passage.title.split()]) if passage.title else 0.0,
             (passage.tokens[: passage.num_title] @ question.tokens.T).max(axis=1).mean() if titled else 0.0,
             0.0,
@@ -298,10 +278,11 @@ def _singles(
 
 
 def _pairs(
-    question: QuestionFeatures,
+    question: PassageFeatures,
     passages: Sequence[PassageFeatures],
     nearest: FloatArray,
     held: FloatArray,
+    weights: FloatArray,
     named: FloatArray,
     bridges: tuple[FloatArray, FloatArray],
 ) -> FloatArray:
@@ -310,7 +291,7 @@ def _pairs(
     named_by = np.array([passage.title for passage in passages])
     link, link_words, link_tokens = _links(passages)
     rest = unit(question.vector - (vectors @ question.vector)[:, None] * vectors)
-    left = (1 - nearest) * question.weights
+    left = (1 - nearest) * weights
     columns = {
         "similar": vectors @ vectors.T,
         "link": link,
@@ -319,8 +300,8 @@ def _pairs(
         "rest_vector": rest @ vectors.T,
         "bridge_title": bridges[0],
         "bridge_start": bridges[1],
-        "gain": _gain(nearest, question.weights),
-        "lexical_gain": _gain(held, question.weights),
+        "gain": _gain(nearest, weights),
+        "lexical_gain": _gain(held, weights),
         "same_title": (named_by[:, None] == named_by) & (named_by != ""),
         "new_link": link * (1 - named),
         "link_tokens": link_tokens,

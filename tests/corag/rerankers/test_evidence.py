@@ -27,7 +27,8 @@ from tests.corag.rerankers.evidence_worlds import WordEncoder, linear_parts, sig
 
 def described(question, texts):
     encoder = WordEncoder()
-    return signals(read_question(encoder, question, np.ones(30522)), PassageReader(encoder)(texts))
+    chunks = [Chunk("text", text) for text in texts]
+    return signals(read_question(encoder, question), PassageReader(encoder)(chunks), np.ones(30522))
 
 
 def single(found, name, row=0):
