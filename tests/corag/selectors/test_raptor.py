@@ -170,11 +170,13 @@ def test_a_tree_of_another_state_is_refused_and_brought_up_to_date(index):
     assert is_current(later) and load_tree(later.uri).nodes == tree.nodes
 
 
-def test_a_damaged_tree_is_refused_and_built_anew(tmp_path, index):
+@pytest.mark.parametrize(("file", "error"), [("vectors.npy", DataError), ("tree.json", IndexMismatchError)])
+def test_a_tree_that_is_damaged_or_of_another_version_is_refused_and_built_anew(tmp_path, index, file, error):
     tree, _ = update_tree(index, TopicEmbedder(), first_of_all())
-    (tmp_path / "index" / "raptor" / "vectors.npy").write_bytes(b"")
+    path = tmp_path / "index" / "raptor" / file
+    path.write_text("" if error is DataError else json.dumps(json.loads(path.read_text()) | {"version": 99}))
     assert not is_current(index)
-    with pytest.raises(DataError):
+    with pytest.raises(error):
         corag.selector("raptor", tree=index.uri)
     asked = first_of_all()
     again, built = update_tree(index, TopicEmbedder(), asked)
