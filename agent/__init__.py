@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from agent.config import AgentConfig as AgentConfig
-from agent.config import Fallback as Fallback
 from agent.config import Ranges as Ranges
 from agent.config import TrainConfig as TrainConfig
 from agent.predict import AgentPrediction as AgentPrediction

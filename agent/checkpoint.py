@@ -120,7 +120,7 @@ def model_card(config: AgentConfig, facts: Mapping[str, object], body: str = "")
         '```python\nimport agent\n\nconfiguration = agent.load("path/to/this/folder").predict(features)\n```',
         made_with,
         f"Configurations, in label order: {_code(config.configurations)}.",
-        f"Best single configuration, the fallback: `{config.fallback}`.",
+        f"Best single configuration, the fallback: `{config.best_single}`.",
     ]
     if config.ranges is not None:
         paragraphs.append(f"Search settings: {config.ranges}.")

@@ -89,42 +89,13 @@ def _check_setting(label: str, name: str, value: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Fallback:
-    """The best single configuration, which the agent has to beat; `str` spells the selector.
-
-    The search settings are None if the configuration itself has all settings.
-    """
-
-    configuration: Configuration
-    iterations: int | None = None
-    exploration: float | None = None
-    cost_weight: float | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "configuration", parse(self.configuration))
-        if self.settings.count(None) not in (0, len(SETTINGS)):
-            raise InputError(f"fallback must give all of {', '.join(SETTINGS)} or none, got {self.settings}")
-        for name, value in zip(SETTINGS, self.settings, strict=True):
-            if value is not None:
-                _check_setting(f"fallback.{name}", name, value)
-
-    @property
-    def settings(self) -> tuple[float | None, ...]:
-        """The search settings, in the order of `SETTINGS`."""
-        return (self.iterations, self.exploration, self.cost_weight)
-
-    def __str__(self) -> str:
-        return str(self.configuration.with_search(*self.settings))
-
-
-@dataclass(frozen=True, slots=True)
 class AgentConfig:
     """Everything needed to rebuild an agent around its weights, and to feed it.
 
     Attributes:
         configurations: The classes that it chooses among, in label order: configurations without the settings that it
             predicts.
-        fallback: The best single one of them.
+        fallback: The best single one of them, which the agent has to beat.
         feature_dim: Length of a feature vector; 0 for an agent without a network, which always names its fallback.
         embedder: Name of the embedder of the queries.
         features: Recipe of the feature vector: names of its parts in order. The agent only keeps them
@@ -134,10 +105,11 @@ class AgentConfig:
         ranges: Ranges of the search settings that the second head predicts; None without such a head.
         min_lead: Lead in probability that another configuration has to exceed over the fallback for the agent to depart
             from it, from 0 (it goes by its own prediction always) to 1 (never). Not in the paper.
+        fallback_settings: Iterations, exploration and cost weight of the fallback; given where `ranges` are.
     """
 
     configurations: tuple[Configuration, ...]
-    fallback: Fallback
+    fallback: Configuration
     feature_dim: int = 0
     embedder: str = ""
     features: tuple[str, ...] = ("query",)
@@ -145,13 +117,17 @@ class AgentConfig:
     map_dim: int = 128
     ranges: Ranges | None = None
     min_lead: float = 0.0
+    fallback_settings: tuple[int, float, float] | None = None
 
     def __post_init__(self) -> None:
         _check_names("configurations", self.configurations)
         object.__setattr__(self, "configurations", tuple(map(parse, self.configurations)))
-        check_choice("fallback.configuration", self.fallback.configuration, self.configurations)
-        if (self.fallback.iterations is None) != (self.ranges is None):
-            raise InputError("fallback and ranges must both give the search settings, or neither")
+        object.__setattr__(self, "fallback", parse(self.fallback))
+        check_choice("fallback", self.fallback, self.configurations)
+        if (self.fallback_settings is None) != (self.ranges is None):
+            raise InputError("fallback_settings and ranges belong together; give both or neither")
+        for name, value in zip(SETTINGS, self.fallback_settings or (), strict=self.ranges is not None):
+            _check_setting(f"fallback_settings, {name},", name, value)
         check_count("feature_dim", self.feature_dim, least=0)
         if self.feature_dim:
             _check_names("embedder", (self.embedder,))
@@ -161,6 +137,11 @@ class AgentConfig:
         for name, size in (*(("every size in hidden", size) for size in self.hidden), ("map_dim", self.map_dim)):
             check_count(name, size, least=1)
         check_range("min_lead", self.min_lead, 0, 1, "it is a lead in probability")
+
+    @property
+    def best_single(self) -> Configuration:
+        """The fallback with its search settings."""
+        return self.fallback.with_search(*(self.fallback_settings or ()))
 
     @property
     def encoder_shapes(self) -> tuple[tuple[int, int], ...]:
@@ -190,7 +171,6 @@ class AgentConfig:
     def from_dict(cls, values: Mapping[str, Any]) -> AgentConfig:
         """Return the configuration that `to_dict` wrote; an `InputError` if it is damaged."""
         fields = _fields(cls, "config", values)
-        fields["fallback"] = Fallback(**_fields(Fallback, "fallback", fields["fallback"]))
         if fields.get("ranges") is not None:
             fields["ranges"] = Ranges(**_fields(Ranges, "ranges", fields["ranges"]))
         return cls(**fields)

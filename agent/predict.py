@@ -99,7 +99,7 @@ class ConfigurationAgent:
         """Return probabilities, `[b, R]`, and settings on the scale [0, 1], `[b, 3]`."""
         settings = np.zeros((len(rows), len(SETTINGS)))
         if not self.has_network:
-            certain = np.array([name == self.config.fallback.configuration for name in self.config.configurations])
+            certain = np.array([name == self.config.fallback for name in self.config.configurations])
             return np.tile(certain.astype(np.float64), (len(rows), 1)), settings
         maps = rows
         for layer in self._encoder_layers:
@@ -157,12 +157,12 @@ def decide(
     labels = np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
     settings = unit if config.ranges is None else config.ranges.from_unit(unit)
     fell_back = np.zeros(len(labels), dtype=bool)
-    fallback = config.configurations.index(config.fallback.configuration)
+    fallback = config.configurations.index(config.fallback)
     if config.feature_dim and config.min_lead:
         fell_back = probabilities.max(axis=1) - probabilities[:, fallback] <= config.min_lead
     # Without a network there is nothing but the fallback to go by.
     kept = fell_back if config.feature_dim else np.ones(len(labels), dtype=bool)
     labels[kept] = fallback
-    if config.ranges is not None:
-        settings[kept] = config.fallback.settings
+    if config.fallback_settings is not None:
+        settings[kept] = config.fallback_settings
     return labels, settings, fell_back

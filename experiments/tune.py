@@ -147,5 +147,5 @@ def choose(
     note = "Chosen and fitted: on questions not learned from, in folds by document. Beyond filling: 95% interval."
     shown = Table(["method", "context recall", "tokens", "beyond filling"], table, note=note)
     page = Page(f"Tuned on {Path(config.data).resolve().name}", decision, [Section("Results", [shown])], about)
-    best_single = agent.Fallback(chosen if gains else DEFAULT)
+    best_single = chosen if gains else DEFAULT
     return agent.ConfigurationAgent(agent.AgentConfig(tuple(names), best_single)), page

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import agent
 import corag
-from agent import AgentConfig, ConfigurationAgent, Fallback, Ranges
+from agent import AgentConfig, ConfigurationAgent, Ranges
 from corag import Candidate, Chunk
 from corag.errors import SummarizerError
 from corag.rerankers.scorers import JoinedTextScorer
@@ -147,12 +147,13 @@ def sign_agent(*, rerankers=("bm25", "minilm-softsim"), embedder="sign") -> Conf
     configurations = tuple(f"corag(unit=passage, reranker={name})" for name in rerankers)
     config = AgentConfig(
         configurations,
-        Fallback(configurations[0], 7, 0.3, 0.1),
+        configurations[0],
         feature_dim=2,
         embedder=embedder,
         hidden=(),
         map_dim=2,
         ranges=Ranges(iterations=(1, 16), exploration=(0.0, 2.0), cost_weight=(0.0, 0.5)),
+        fallback_settings=(7, 0.3, 0.1),
     )
     weights = {name: np.zeros(shape, dtype=np.float32) for name, shape in config.tensor_shapes.items()}
     weights["encoder.0.weight"] = np.eye(2, dtype=np.float32)

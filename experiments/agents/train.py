@@ -24,7 +24,7 @@ from experiments.agents.compare import comparison, departing, left_out_table
 from experiments.agents.targets import TargetConfig, best_single, make_targets, training_targets, utility
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
-from experiments.labels.table import Labels, fallback_of, label_paths, read_labels
+from experiments.labels.table import Labels, label_paths, read_labels, search_settings
 from experiments.run.journal import commit, digest
 from experiments.run.track import TrackedRun, Tracker, Tracking
 
@@ -124,7 +124,7 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         page, gain = comparison(followed, training, validation, test, config.target)
         if config.min_lead is None and not (gain.is_certain and gain.mean > 0):
             followed = departing(followed, 1.0)
-            single = f"So the checkpoint names `{followed.config.fallback}` for every question (`min_lead` is 1)."
+            single = f"So the checkpoint names `{followed.config.best_single}` for every question (`min_lead` is 1)."
             page = replace(page, lead=f"{page.lead} {single}")
         page = replace(page, sections=[*page.sections, *left_out])
         body = page.markdown().partition("\n")[2].replace("\n## ", "\n### ").strip()
@@ -250,12 +250,13 @@ def agent_config_of(known: Labels, config: TrainAgentConfig) -> agent.AgentConfi
     classes, ranges = known.classes(), None
     if classes.settings is not None:
         # As spelled: float32 would round a bound such as 0.3.
-        settings = [fallback_of(name).settings for name in known.configurations]
+        settings = [search_settings(name)[1] or () for name in known.configurations]
         ranges = agent.Ranges(*((min(column), max(column)) for column in zip(*settings, strict=True)))
     best = known.configurations[best_single(known, utility(known, config.target))]
+    fallback, of_fallback = (best, None) if ranges is None else search_settings(best)
     return agent.AgentConfig(
         configurations=classes.names,
-        fallback=agent.Fallback(best) if ranges is None else fallback_of(best),
+        fallback=fallback,
         feature_dim=feature_dim(config.parts, known.query_vectors.shape[1]),
         embedder=known.embedder,
         features=config.parts,
@@ -263,6 +264,7 @@ def agent_config_of(known: Labels, config: TrainAgentConfig) -> agent.AgentConfi
         map_dim=config.map_dim,
         ranges=ranges,
         min_lead=config.min_lead or 0.0,
+        fallback_settings=of_fallback,
     )
 
 

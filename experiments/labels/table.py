@@ -170,7 +170,7 @@ class Labels:
         Where all configurations are spelled with iterations, exploration and cost weight of the paper's search, and
         several differ in these alone, what differs else are the classes; otherwise every configuration is one.
         """
-        parts = [_search_settings(name) for name in self.configurations]
+        parts = [search_settings(name) for name in self.configurations]
         names = tuple(dict.fromkeys(name for name, _ in parts))
         settings = [of_part for _, of_part in parts]
         if None in settings or len(names) == len(parts):
@@ -179,7 +179,7 @@ class Labels:
         return Classes(names, label, np.array(settings, dtype=np.float32))
 
 
-def _search_settings(configuration: Configuration) -> tuple[Configuration, tuple[float, float, float] | None]:
+def search_settings(configuration: Configuration) -> tuple[Configuration, tuple[int, float, float] | None]:
     """Return a configuration without the settings that an agent predicts, and these; None if it has them not."""
     search, cost_weight = configuration.search, configuration.cost_weight
     if not isinstance(search, Mapping) or search.get("policy") != "paper" or cost_weight is None:
@@ -189,15 +189,8 @@ def _search_settings(configuration: Configuration) -> tuple[Configuration, tuple
     settings = {key: value for key, value in configuration.settings.items() if key not in ("search", "cost_weight")}
     if others := {name: value for name, value in search.items() if name not in OF_AGENT}:
         settings["search"] = others
-    return Configuration(configuration.name, settings), (search["iterations"], search["exploration"], cost_weight)
-
-
-def fallback_of(configuration: Configuration) -> agent.Fallback:
-    """Return a configuration as what an agent falls back on where it predicts settings."""
-    name, settings = _search_settings(configuration)
-    if settings is None:
-        return agent.Fallback(configuration)
-    return agent.Fallback(name, int(settings[0]), float(settings[1]), float(settings[2]))
+    found = int(search["iterations"]), float(search["exploration"]), float(cost_weight)
+    return Configuration(configuration.name, settings), found
 
 
 def label_paths(paths: str) -> list[Path]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import agent
-from agent import AgentConfig, Configuration, ConfigurationAgent, Fallback, Ranges
+from agent import AgentConfig, Configuration, ConfigurationAgent, Ranges
 from common.configuration import parse
 from common.errors import ModelError
 from tests.agent.worlds import DIM, RANGES, random_agent, random_weights, toy_config
@@ -66,7 +66,6 @@ def test_a_configuration_is_spelled_with_the_settings_of_its_search():
     assert parse('corag(search={"max_scored": 60})').with_search(5, 0.3) == (
         'corag(search={"max_scored": 60, "policy": "paper", "iterations": 5, "exploration": 0.3})'
     )
-    assert str(Fallback(PAPERS)) == PAPERS
     quoted = parse('corag(reranker="a,b=c", search={"note": "x)"})')
     assert (quoted.reranker, quoted.search) == ("a,b=c", {"note": "x)"})
     assert parse(str(quoted)).settings == quoted.settings
@@ -74,7 +73,7 @@ def test_a_configuration_is_spelled_with_the_settings_of_its_search():
 
 def test_a_checkpoint_has_configurations_as_they_are_spelled():
     names = (Configuration("corag", {"unit": "passage", "search": {"iterations": 4}}), Configuration("top-k"))
-    config = AgentConfig(names, Fallback(names[0]))
+    config = AgentConfig(names, names[0])
     written = config.to_dict()
     assert written["configurations"][0] == 'corag(unit=passage, search={"iterations": 4})'
     assert AgentConfig.from_dict(json.loads(json.dumps(written))) == config
@@ -102,7 +101,7 @@ def test_the_fallback_is_kept_where_the_lead_is_small(min_lead, chosen):
 
 
 def test_an_agent_without_a_network_names_its_fallback():
-    config = AgentConfig((PAPERS, "top-k"), Fallback("top-k"))
+    config = AgentConfig((PAPERS, "top-k"), "top-k")
     trained = ConfigurationAgent(config)
     assert not trained.has_network
     one, two = trained.predict(np.zeros((2, 0)))

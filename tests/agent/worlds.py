@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from agent import AgentConfig, ConfigurationAgent, Fallback, Ranges, TrainConfig, TrainingTable
+from agent import AgentConfig, ConfigurationAgent, Ranges, TrainConfig, TrainingTable
 
 DIM = 6
 RANGES = Ranges(iterations=(1, 64), exploration=(0.0, 3.0), cost_weight=(0.0, 0.3))
@@ -10,8 +10,8 @@ RANGES = Ranges(iterations=(1, 64), exploration=(0.0, 3.0), cost_weight=(0.0, 0.
 
 def toy_config(**changes):
     settings = {"embedder": "toy", "hidden": (8, 7), "map_dim": 5, "ranges": RANGES, **changes}
-    fallback = Fallback("first", *((10, 2.4, 0.1) if settings["ranges"] else ()))
-    return AgentConfig(**{"configurations": ("first", "second"), "fallback": fallback, "feature_dim": DIM, **settings})
+    settings |= {"fallback": "first", "fallback_settings": (10, 2.4, 0.1) if settings["ranges"] else None}
+    return AgentConfig(**{"configurations": ("first", "second"), "feature_dim": DIM, **settings})
 
 
 def toy_train_config(**changes):

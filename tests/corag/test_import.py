@@ -51,7 +51,7 @@ for module in pkgutil.walk_packages(corag.__path__, "corag."):
 
 PREDICT = """
 import agent
-agent.ConfigurationAgent(agent.AgentConfig(("top-k",), agent.Fallback("top-k"))).predict([])
+agent.ConfigurationAgent(agent.AgentConfig(("top-k",), "top-k")).predict([])
 """
 
 

@@ -10,7 +10,6 @@ import pytest
 
 import agent
 import corag
-from agent.config import Fallback
 from common.configuration import parse
 from common.storage import seal_again
 from corag import registry
@@ -165,7 +164,7 @@ def tampered(path, **settings):
 
 def test_a_checkpoint_runs_nothing(folder, tmp_path):
     record = json.loads((tampered(tmp_path / "agent") / "config.json").read_text())
-    names, fallback = record["configurations"], record["fallback"]
+    names = record["configurations"]
     texts = ["Berlin is in Germany.", "Paris is in France."]
     embedder = f'sentence-transformers(model="{folder}", trust_remote_code=true)'
     with pytest.raises(ModelError):
@@ -173,7 +172,7 @@ def test_a_checkpoint_runs_nothing(folder, tmp_path):
     spelled = [part for kind, part in attacks(folder) if kind == "selector" and isinstance(part, str)]
     for attack in map(str, map(parse, spelled[::4])):
         changed = {"configurations": [names[0], attack]}
-        for given in (changed, changed | {"fallback": {**fallback, "configuration": attack}}):
+        for given in (changed, changed | {"fallback": attack}):
             with pytest.raises(CoragError):
                 corag.select("Where is Berlin?", texts, 20, agent=tampered(tmp_path / "agent", **given))
 
@@ -181,7 +180,7 @@ def test_a_checkpoint_runs_nothing(folder, tmp_path):
 def test_an_agent_predicts_no_more_work_than_a_file_may_name(tmp_path):
     name = "corag(unit=passage, reranker=bm25)"
     ranges = agent.Ranges((1, 10**9), (0.0, 1.0), (0.0, 1.0))
-    config = agent.AgentConfig((name,), Fallback(name, 10**9, 0.1, 0.1), ranges=ranges)
+    config = agent.AgentConfig((name,), name, ranges=ranges, fallback_settings=(10**9, 0.1, 0.1))
     agent.save(tmp_path / "agent", agent.ConfigurationAgent(config, {}), "card")
     with pytest.raises(ModelError, match=r"iterations of 1000000000.*200"):
         corag.select("Where is Berlin?", ["Berlin is in Germany."], 20, agent=str(tmp_path / "agent"))

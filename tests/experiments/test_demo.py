@@ -76,7 +76,7 @@ def test_the_whole_demo_on_a_few_topics_and_again(tmp_path, monkeypatch, capsys)
     labels = read_labels(str(out / "labels.parquet"))
     assert len(labels) == 8 and labels.metadata[0]["settings"]["budget"] == LABEL_BUDGET
     loaded = agent.load(out / "agent" / "checkpoint")
-    assert loaded.has_network and loaded.config.fallback.configuration in CONFIGURATIONS
+    assert loaded.has_network and loaded.config.fallback in CONFIGURATIONS
     methods = list(map(str, split_parts(METHODS)))
     assert all(f'<th scope="col">{method}</th>' in unescape(html) for method in methods)
     for budget in BUDGETS:

@@ -38,12 +38,12 @@ def test_of_what_keeps_a_promise_the_cheapest_is_used(tmp_path):
     fold = {name: number % 4 for number, name in enumerate(labels.ids)}
     config = TuneConfig("island", str(tmp_path / "out"))
     used, page = choose(labels, config, fold)
-    assert str(used.config.fallback) == "full" and not used.has_network
+    assert used.config.fallback == "full" and not used.has_network
     assert "`full` keeps 100% of what filling the budget does, with 50% of its tokens." in page.markdown()
-    assert str(choose(labels, replace(config, keep=0.96), fold)[0].config.fallback) == "top-k"
+    assert choose(labels, replace(config, keep=0.96), fold)[0].config.fallback == "top-k"
     # Where the default spends as little, nothing is changed.
     used, page = choose(labels_of(tmp_path, held, (8, 32, 4, 64, 32)), config, fold)
-    assert str(used.config.fallback) == "corag" and "The default keeps" in page.markdown()
+    assert used.config.fallback == "corag" and "The default keeps" in page.markdown()
 
 
 def test_a_fitted_value_is_measured_by_the_half_that_has_not_seen_the_question(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import agent
 import corag
-from agent import AgentConfig, Configuration, Fallback, Ranges
+from agent import AgentConfig, Configuration, Ranges
 from corag.types import Answer
 from experiments.labels.table import VECTORS, read_labels
 from experiments.labels.table import write_labels as write_table
@@ -120,8 +120,10 @@ def save_small_agent(path):
     """Write the checkpoint of an agent over MiniLM's vectors with random weights, and return its folder."""
     configurations = tuple(f"corag(unit=passage, reranker={name})" for name in ("bm25", "minilm-softsim"))
     ranges = Ranges(iterations=(1, 8), exploration=(0.0, 1.0), cost_weight=(0.0, 0.5))
-    fallback = Fallback(configurations[0], 4, 0.3, 0.1)
-    config = AgentConfig(configurations, fallback, 384, "minilm", hidden=(4,), map_dim=2, ranges=ranges)
+    config = AgentConfig(
+        configurations, configurations[0], 384, "minilm", hidden=(4,), map_dim=2, ranges=ranges,
+        fallback_settings=(4, 0.3, 0.1),
+    )  # fmt: skip
     agent.save(path, random_agent(config), "# An agent for tests\n")
     return path
 

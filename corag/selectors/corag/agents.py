@@ -96,7 +96,7 @@ def corag_fixed(*, agent: AgentSource = None, tokenizer: str | TokenCounter | No
     """
     written = parse("corag")
     if decides(agent):
-        written = check_untrusted(SELECTORS, str(load_agent(agent).config.fallback), f"the agent {agent!s:.100}")
+        written = check_untrusted(SELECTORS, load_agent(agent).config.best_single, f"the agent {agent!s:.100}")
     alone = {"agent": NO_AGENT} if "agent" in SELECTORS.settings(written) else {}
     made = built(written, make_tokens(tokenizer or "minilm"), **alone)
     made.name = "corag-fixed"  # type: ignore[misc]  # what selections call it
@@ -130,7 +130,7 @@ class AgentSelectors:
         self._tokens, self._given, self._runtime, self._lock = tokens, given, current(), renewed_lock()
         self._embedder = self._embedder_for(embedder) if self.agent.has_network else None
         config = self.agent.config
-        for name in config.configurations if self.agent.has_network else (config.fallback.configuration,):
+        for name in config.configurations if self.agent.has_network else (config.fallback,):
             check_untrusted(SELECTORS, name, self._source)
         # Each reranker is built once; configurations differ in what is laid around it.
         self._reranker = lru_cache(None)(RERANKERS.make)

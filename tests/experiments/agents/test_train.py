@@ -47,7 +47,7 @@ def test_from_a_table_to_a_checkpoint_that_predicts(tmp_path, table):
     assert loaded.config.configurations == (BM25, SOFTSIM)
     assert loaded.config.ranges == agent.Ranges(iterations=(2, 8), exploration=(0.1, 0.1), cost_weight=(0.0, 0.0))
     # On the training questions each reranker is right about half the time; with 8 iterations it gains most.
-    assert loaded.config.fallback == agent.Fallback(BM25, 8, 0.1, 0.0)
+    assert (loaded.config.fallback, loaded.config.fallback_settings) == (BM25, (8, 0.1, 0.0))
     assert (loaded.config.embedder, loaded.config.feature_dim) == ("minilm", 384)
     prediction = loaded.predict(corag.embedder().embed(["how many of item 0?"])[0])
     card = (report.checkpoint / "README.md").read_text()
@@ -91,9 +91,7 @@ def test_a_comparison_worked_by_hand(tmp_path):
     labels = read_labels(str(write_labels(tmp_path / "l.parquet", rows, questions)))
     parts = labels.of(range(6)), labels.of(range(6, 8)), labels.of(range(8, 12))
     target = TargetConfig(metric="f1", price=0.0)
-    config = agent.AgentConfig(
-        labels.configurations, agent.Fallback(labels.configurations[0]), 2, "toy", hidden=(), map_dim=2
-    )
+    config = agent.AgentConfig(labels.configurations, labels.configurations[0], 2, "toy", hidden=(), map_dim=2)
     weights = {name: np.zeros(shape, np.float32) for name, shape in config.tensor_shapes.items()}
     weights["encoder.0.weight"] = weights["choice.weight"] = np.eye(2, dtype=np.float32)
     page, gain = comparison(agent.ConfigurationAgent(config, weights), *parts, target)
@@ -126,7 +124,7 @@ def test_an_agent_that_does_not_gain_names_the_best_single_configuration(tmp_pat
     trained = train(config).agent
     assert trained.config.min_lead == lead
     predicted = trained.predict(np.array(vectors, dtype=np.float32))
-    departs = {prediction.configuration == trained.config.fallback.configuration for prediction in predicted}
+    departs = {prediction.configuration == trained.config.fallback for prediction in predicted}
     assert departs == ({True} if lead else {True, False})
     page = (tmp_path / "out" / "report.html").read_text()
     assert "is ahead of" in page if gains else "falls behind" in page

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import corag
-from agent import AgentConfig, ConfigurationAgent, Fallback, save
+from agent import AgentConfig, ConfigurationAgent, save
 from corag import Candidate, Chunk
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.registry import RERANKERS
@@ -47,7 +47,7 @@ def named(agent, **settings):
 
 
 def single(configuration):
-    return ConfigurationAgent(AgentConfig((configuration,), Fallback(configuration)))
+    return ConfigurationAgent(AgentConfig((configuration,), configuration))
 
 
 def test_each_question_gets_the_selector_that_the_agent_names(parts):
