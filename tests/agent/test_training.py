@@ -50,7 +50,7 @@ def test_choice_loss_worked_by_hand():
     labels = torch.tensor([1, 0])
     quarter, half = np.log(4 / 3), np.log(2)
     assert choice_loss(logits, labels, torch.ones(2)).item() == pytest.approx((quarter + half) / 2)
-    assert choice_loss(logits, labels, torch.tensor([0.0, 1.0])).item() == pytest.approx(half)
+    assert choice_loss(logits, labels, torch.tensor([0.0, 0.5])).item() == pytest.approx(half)
     assert choice_loss(logits, labels, torch.zeros(2)).item() == 0.0
 
 

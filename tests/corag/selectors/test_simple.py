@@ -13,6 +13,7 @@ from corag.ranking import marginal_relevance
 from corag.selectors.base import arranged
 from corag.selectors.problem import SelectionProblem, cut_problem
 from corag.text.documents import Document, passage
+from corag.text.tokens import CallableCounter
 from corag.text.units import unit_size
 from corag.types import Answer, Candidate
 from tests.fakes import CHARACTERS, WORDS, FakeReader, offer
@@ -28,6 +29,9 @@ def test_full_takes_what_fits_in_the_given_order():
     assert ids("full") == ("c0", "c1", "c2", "c3")
     # 4 + 2 + 4 + 2 + 4 characters.
     assert ids("full", 16) == ("c0", "c1", "c2")
+    # Together two cost 100, though 16 each.
+    squared = CallableCounter(lambda text: len(text) ** 2)
+    assert corag.selector("full", tokenizer=squared).select("a?", POOL, 50).ids == ("c0",)
 
 
 def test_top_tokens_fills_its_own_number_of_tokens():
