@@ -17,7 +17,7 @@ from rich.table import Table
 
 from corag.cli.console import plain, stdout
 from corag.errors import CoragError
-from corag.models.servers import THIS_MACHINE
+from corag.models.chat import THIS_MACHINE
 from corag.optional import to_install
 from corag.text.visible import one_line
 

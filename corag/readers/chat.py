@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.checks import check_query
-from corag.models.chat import Chat, ChatReply
+from corag.models.chat import DEFAULT_OLLAMA_MODEL, Chat, ChatReply, OllamaChat, OpenAIChat
 from corag.models.prompts import Messages, Prompt, prompt
-from corag.models.servers import DEFAULT_OLLAMA_MODEL, OllamaChat, OpenAIChat
 from corag.optional import warn_once
 from corag.text.documents import SEPARATOR
 from corag.types import Answer, TokenCounter
@@ -124,7 +123,7 @@ class ChatReader(Chat):
 
 @dataclass(kw_only=True, eq=False)
 class OllamaReader(ChatReader, OllamaChat):
-    """Asks an Ollama server; for the settings see `ChatReader` and `corag.models.servers.OllamaChat`."""
+    """Asks an Ollama server; for the settings see `ChatReader` and `corag.models.chat.OllamaChat`."""
 
     # Fields of the first base, which has no default here, override those of the second.
     model: str = DEFAULT_OLLAMA_MODEL
@@ -132,7 +131,7 @@ class OllamaReader(ChatReader, OllamaChat):
 
 @dataclass(kw_only=True, eq=False)
 class OpenAIReader(ChatReader, OpenAIChat):
-    """Asks an OpenAI-compatible server; see `ChatReader` and `corag.models.servers.OpenAIChat`."""
+    """Asks an OpenAI-compatible server; see `ChatReader` and `corag.models.chat.OpenAIChat`."""
 
 
 def numbered(context: str) -> str:

@@ -10,9 +10,8 @@ from typing import Literal
 
 from common.checks import check_choice
 from corag.errors import InputError, ReaderError, SummarizerError
-from corag.models.chat import Chat
+from corag.models.chat import DEFAULT_OLLAMA_MODEL, Chat, OllamaChat, OpenAIChat
 from corag.models.prompts import prompt
-from corag.models.servers import DEFAULT_OLLAMA_MODEL, OllamaChat, OpenAIChat
 from corag.types import SummaryRequest, TokenCounter
 
 Task = Literal["question", "statement", "person", "summary"]
@@ -92,7 +91,7 @@ class ChatSummarizer(Chat):
 
 @dataclass(kw_only=True, eq=False)
 class OllamaSummarizer(ChatSummarizer, OllamaChat):
-    """Asks an Ollama server; for the settings see `ChatSummarizer` and `corag.models.servers.OllamaChat`.
+    """Asks an Ollama server; for the settings see `ChatSummarizer` and `corag.models.chat.OllamaChat`.
 
     Attributes:
         num_ctx: Tokens of the model's context window. Texts beyond it are summarized in parts.
@@ -105,4 +104,4 @@ class OllamaSummarizer(ChatSummarizer, OllamaChat):
 
 @dataclass(kw_only=True, eq=False)
 class OpenAISummarizer(ChatSummarizer, OpenAIChat):
-    """Asks an OpenAI-compatible server; see `ChatSummarizer` and `corag.models.servers.OpenAIChat`."""
+    """Asks an OpenAI-compatible server; see `ChatSummarizer` and `corag.models.chat.OpenAIChat`."""

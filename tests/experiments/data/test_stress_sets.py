@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import InputError
-from corag.models.chat import ChatError
-from corag.models.servers import OllamaChat
+from corag.models.chat import ChatError, OllamaChat
 from corag.text.data import DataFolder
 from experiments.data.config import CandidateSettings
 from experiments.data.pools import open_pool

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from corag.models.chat import ChatError
-from corag.models.servers import OllamaChat
+from corag.models.chat import ChatError, OllamaChat
 from corag.text.data import Query
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
