@@ -13,11 +13,10 @@ from email.message import EmailMessage
 from typing import Any
 from urllib.parse import unquote
 
-from corag.files.front import fields_of
 from corag.files.lines import without_running_heads
-from corag.files.markdown import FileText, fenced, read_markdown
+from corag.files.markdown import FileText, fenced, fields_of, read_markdown
+from corag.files.office import check_archive
 from corag.files.read import UnreadableFileError, decode
-from corag.files.web import check_archive, markdown_of, page_content, parse_html
 
 _NAMED_FIELDS = ("From", "To", "Date")
 
@@ -45,6 +44,8 @@ def _mail(message: EmailMessage) -> str:
     body = message.get_body(("plain", "html"))
     text = "" if body is None else decode(_payload(body)) if body.get_content_type() != "text/html" else ""
     if body is not None and body.get_content_type() == "text/html":
+        from corag.files.web import markdown_of, page_content, parse_html
+
         text = markdown_of(page_content(parse_html(_payload(body))))
     attached = [part.get_filename() for part in message.iter_attachments()]
     named = [f"Attached: {', '.join(filter(None, attached))}"] if any(attached) else []
@@ -81,6 +82,8 @@ def _joined(text: str | list[str]) -> str:
 
 def read_epub(data: bytes, name: str) -> FileText:
     """Return the text of an EPUB book: its pages in reading order, without its table of contents."""
+    from corag.files.web import markdown_of, page_content, parse_html
+
     with check_archive(data, "epub"), zipfile.ZipFile(io.BytesIO(data)) as archive:
         container = parse_html(archive.read("META-INF/container.xml"), "xml")
         package_path = unquote(container.find("rootfile")["full-path"])

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby, pairwise, takewhile
 from operator import itemgetter
 
 from corag.files.markdown import FileSection, FileText, line_ends
 from corag.text.chunking import (
-    COLONS,
     ITEM,
     ChunkConfig,
     ChunkMeter,
@@ -20,6 +18,7 @@ from corag.text.chunking import (
     Span,
     cut_to_tokens,
     fitting_pieces,
+    leads_on,
     pack,
     sentence_spans,
     words_of,
@@ -49,11 +48,11 @@ def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkCon
     config = config or ChunkConfig()
     cites_lines = file.lines or file.line_numbers
     lines = line_ends(file.text) if cites_lines else []
-    meter_of = partial(ChunkMeter, path, file.text, tokens=tokens, max_tokens=config.max_tokens)
+    meter = ChunkMeter(path, file.text, "", tokens, config.max_tokens)
     chunks = []
-    for section in _joined(file, meter_of(""), config.max_tokens):
+    for section in _joined(file, meter, config.max_tokens):
         title = fitting_title(section.headings, tokens, config.max_tokens // _TITLE_SHARE)
-        for start, end, header in _cut(file.text, title, section, meter_of, config.overlap_tokens):
+        for start, end, header in _cut(section, meter.below(title), config.overlap_tokens):
             metadata = {**file.fields, "document": path, "title": title, "start": start, "end": end}
             metadata["headings"] = list(section.headings)
             if section.anchor:
@@ -65,13 +64,13 @@ def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkCon
             elif cites_lines:
                 line = bisect_right(lines, start)
                 metadata["line"] = line + 1 if file.lines else file.line_numbers[line]
-            text = with_title(_with_header(title, header), file.text[start:end])
+            text = with_title(with_title(title, header) if header else title, file.text[start:end])
             chunks.append(Chunk(f"{path}#{start}-{end}", text, metadata))
     return chunks
 
 
-def _with_header(title: str, header: str) -> str:
-    return with_title(title, header) if header else title
+def _with_header(meter: ChunkMeter, header: str) -> ChunkMeter:
+    return meter.below(with_title(meter.title, header)) if header else meter
 
 
 def fitting_title(headings: Sequence[str], tokens: TokenCounter, limit: int) -> str:
@@ -108,38 +107,32 @@ def _joined(file: FileText, meter: ChunkMeter, max_tokens: int) -> list[FileSect
     return joined
 
 
-def _cut(
-    text: str, title: str, section: FileSection, meter_of: Callable[[str], ChunkMeter], overlap_tokens: int
-) -> Iterator[tuple[int, int, str]]:
+def _cut(section: FileSection, meter: ChunkMeter, overlap_tokens: int) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and repeated table header of each chunk of a section, without white space around it."""
-    meter = meter_of(title)
+    text = meter.text
     pieces: list[SizedSpan] = []
     ends = [*(block.start for block in section.blocks[1:]), section.end]
     for block, end in zip(section.blocks, ends, strict=True):
         start = block.start
         stripped = (start, start + len(text[start:end].rstrip()))
         if block.kind == "table" and not meter.fits(*stripped):
-            yield from _packed(text, title, pieces, meter_of, overlap_tokens)
+            yield from _packed(pieces, meter, overlap_tokens)
             pieces = []
-            yield from _cut_table(text, title, stripped, block.header_end, meter_of)
+            yield from _cut_table(stripped, block.header_end, meter)
         elif block.kind == "text":
             sentences = [(start + first, start + last) for first, last in sentence_spans(text[start:end])]
             pieces.extend(fitting_pieces(sentences, meter, (_lines, words_of)))
         else:
             pieces.extend(_with_marks(list(fitting_pieces([stripped], meter, (_paragraphs, _lines, words_of))), meter))
-    yield from _packed(text, title, pieces, meter_of, overlap_tokens)
+    yield from _packed(pieces, meter, overlap_tokens)
 
 
-def _packed(
-    text: str, title: str, pieces: list[SizedSpan], meter_of: Callable[[str], ChunkMeter], overlap_tokens: int
-) -> Iterator[tuple[int, int, str]]:
+def _packed(pieces: list[SizedSpan], meter: ChunkMeter, overlap_tokens: int) -> Iterator[tuple[int, int, str]]:
     """Yield the chunks of pieces. What leads into a list that does not fit one is repeated in each, if it is short."""
-    meter = meter_of(title)
+    text = meter.text
     begun = seen = 0  # the first piece that is in no chunk yet, and that is in no list yet
-    leads = [number for number, (span, _) in enumerate(pieces) if text[slice(*span)].rstrip().endswith(COLONS)]
-    for first in leads:
-        lead, size = pieces[first]
-        if first < seen or size > meter.capacity // _LEAD_SHARE:
+    for first, (lead, size) in enumerate(pieces):
+        if not leads_on(text, lead) or first < seen or size > meter.capacity // _LEAD_SHARE:
             continue
         stop = first + 1
         while stop < len(pieces) and _is_of_list(text, pieces[stop][0][0], is_first=stop == first + 1):
@@ -148,14 +141,14 @@ def _packed(
         if stop == first + 1 or total <= meter.capacity or meter.fits(lead[0], pieces[stop - 1][0][1]):
             continue
         seen, words = stop, text[slice(*lead)].strip()
-        below = meter_of(_with_header(title, words))
+        below = _with_header(meter, words)
         if any(size > below.capacity for _, size in pieces[first + 1 : stop]):
             continue
         yield from _trimmed(text, pack(pieces[begun:first], meter, overlap_tokens))
         head = next(pack(pieces[first:stop], meter, 0))
         yield from _trimmed(text, [head])
         rest = [piece for piece in pieces[first:stop] if piece[0][0] >= head[1]]
-        yield from ((start, end, words) for start, end, _ in _trimmed(text, pack(rest, below, overlap_tokens)))
+        yield from _trimmed(text, pack(rest, below, overlap_tokens), words)
         begun = stop
     yield from _trimmed(text, pack(pieces[begun:], meter, overlap_tokens))
 
@@ -179,11 +172,10 @@ def _with_marks(code: list[SizedSpan], meter: ChunkMeter) -> list[SizedSpan]:
     return code
 
 
-def _cut_table(
-    text: str, title: str, span: Span, header_end: int, meter_of: Callable[[str], ChunkMeter]
-) -> Iterator[tuple[int, int, str]]:
+def _cut_table(span: Span, header_end: int, meter: ChunkMeter) -> Iterator[tuple[int, int, str]]:
     """Yield the chunks of a table that does not fit one: rows, each time under the header if that is short enough."""
-    meter, whole = meter_of(title), text[span[0] : header_end].rstrip()
+    text, untitled = meter.text, meter
+    whole = text[span[0] : header_end].rstrip()
     # The rule below the names of the columns may take more tokens than they do.
     names = "\n".join(line for line in whole.splitlines() if line.strip(" |:-+"))
     used = meter.max_tokens - meter.capacity
@@ -196,7 +188,7 @@ def _cut_table(
             yield from _trimmed(text, [(span[0], header_end)])
         elif not (header and ends):
             header_end = span[0]
-    meter = meter_of(_with_header(title, header))
+    meter = _with_header(untitled, header)
     lines = _lines(text, (header_end, span[1]))
     fit = [size <= meter.capacity for size in meter.sizes(lines)]
     for fits, group in groupby(zip(lines, fit, strict=True), key=itemgetter(1)):
@@ -209,11 +201,9 @@ def _cut_table(
             continue
         for row in rows:
             keyed = f"{header}\n{key}" if header and (key := _key_of(text, row, meter)) else header
-            of_row = meter_of(_with_header(title, keyed))
-            first = True
-            for start, end, _ in _trimmed(text, pack(list(fitting_pieces([row], of_row)), of_row, 0)):
-                yield start, end, header if first else keyed
-                first = False
+            of_row = _with_header(untitled, keyed)
+            parts = _trimmed(text, pack(list(fitting_pieces([row], of_row)), of_row, 0))
+            yield from ((start, end, keyed if number else header) for number, (start, end, _) in enumerate(parts))
 
 
 def _key_of(text: str, row: Span, meter: ChunkMeter) -> str:
@@ -224,13 +214,13 @@ def _key_of(text: str, row: Span, meter: ChunkMeter) -> str:
     return text[start:cell] if cell and meter.sizes([(start, cell)])[0] <= meter.capacity // 4 else ""
 
 
-def _trimmed(text: str, spans: Iterable[Span]) -> Iterator[tuple[int, int, str]]:
+def _trimmed(text: str, spans: Iterable[Span], header: str = "") -> Iterator[tuple[int, int, str]]:
     for start, end in spans:
         body = text[start:end]
         if body.strip():
             # Spaces before the first word are what makes code and lists.
             begin = start + len(body) - len(body.lstrip("\r\n"))
-            yield begin, start + len(body.rstrip()), ""
+            yield begin, start + len(body.rstrip()), header
 
 
 def _lines(text: str, span: Span) -> list[Span]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import io
+import tomllib
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime, time
 from itertools import accumulate, chain, pairwise, repeat
+from math import isfinite
 from typing import Any, Literal, NamedTuple
 
+import yaml  # type: ignore[import-untyped]
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from corag.files.front import front_matter
 from corag.files.navigation import is_contents, is_row_of_links
 
 # Inline markup matters in headings alone.
@@ -29,6 +32,15 @@ _MAX_HEADER = 240
 """Characters of a table's header, which is repeated above its rows."""
 MAX_HEADING = 300
 """Characters of a heading in the paths of the sections below it, each of which has all of them."""
+
+
+_MAX_FRONT = 2**14
+"""Characters of front matter: fields of YAML or TOML at the top of a file, as site generators write them."""
+_MAX_FIELDS = 32
+_MAX_FIELD = 300
+"""Characters of a field: each chunk of the file has them all."""
+_ENDS = {"---": ("---", "..."), "+++": ("+++",)}
+"""First line of front matter -> what its last one may be."""
 
 
 class Block(NamedTuple):
@@ -345,3 +357,46 @@ def _without_anchor(heading: str) -> str:
     words, _, name = heading.rstrip().rpartition("{")
     marked = name.startswith((":", "#")) and name.find("}") == len(name) - 1
     return (words if marked else heading).rstrip("¶ ")
+
+
+# --- Front matter ---
+
+
+def front_matter(text: str) -> tuple[int, dict[str, Any]]:
+    """Return where a text begins behind its front matter, and the fields of that; 0 and none where it has none.
+
+    Text between two rules at the top of a file is front matter only if it is a mapping of names.
+    """
+    lines = list(io.StringIO(text[:_MAX_FRONT].removeprefix("\ufeff"), newline=""))
+    ends = _ENDS.get(lines[0].rstrip(), ()) if lines else ()
+    last = next((number for number, line in enumerate(lines) if number > 1 and line.rstrip() in ends), 0)
+    if not last or not lines[1][0].strip():
+        return 0, {}
+    content = "".join(lines[1:last])
+    try:
+        fields = yaml.safe_load(content) if "---" in ends else tomllib.loads(content.replace("\r", "\n"))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return 0, {}
+    if not isinstance(fields, dict) or not all(isinstance(name, str) and _is_name(name) for name in fields):
+        return 0, {}
+    return sum(map(len, lines[: last + 1])) + text.startswith("\ufeff"), fields_of(fields)
+
+
+def _is_name(name: str) -> bool:
+    return all(part.isidentifier() for part in name.replace("-", "_").split("."))
+
+
+def fields_of(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are short texts, numbers, truth values, dates (as texts), or lists of these."""
+    fields: dict[str, Any] = {}
+    for name, value in content.items():
+        values = value if isinstance(value, list) else [value]
+        plain = [one.isoformat() if isinstance(one, date | datetime | time) else one for one in values]
+        short = sum(len(str(one)) for one in plain if _is_plain(one))
+        if len(fields) < _MAX_FIELDS and plain and all(map(_is_plain, plain)) and short <= _MAX_FIELD:
+            fields[name] = plain if isinstance(value, list) else plain[0]
+    return fields
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | bool) or (isinstance(value, int | float) and abs(value) < 2**63 and isfinite(value))

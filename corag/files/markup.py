@@ -11,8 +11,6 @@ from typing import Any, ClassVar
 from corag.files.markdown import FileText, fenced, read_markdown, table_lines
 from corag.files.plain import read_text
 from corag.files.read import decode
-from corag.files.web import read_html
-from corag.optional import require
 
 _MAX_PARAGRAPH = 20_000
 """Characters; a file with a longer paragraph is read as plain text."""
@@ -22,7 +20,10 @@ _NO_TEXT = {"toctree", "index", "literalinclude", "highlight", "currentmodule", 
 
 def read_rst(data: bytes, name: str) -> FileText:
     """Return the text of a reStructuredText file; directives and roles that Sphinx adds are read by their content."""
-    core = require("docutils.core", "documents")
+    from docutils import core  # type: ignore[import-untyped]
+
+    from corag.files.web import read_html
+
     text = decode(data)
     paragraphs = groupby(text.splitlines(), key=lambda line: bool(line.strip()))
     if max((sum(map(len, lines)) for _, lines in paragraphs), default=0) > _MAX_PARAGRAPH:
@@ -41,7 +42,7 @@ def read_rst(data: bytes, name: str) -> FileText:
 @contextmanager
 def _unknown_names_by_their_content() -> Iterator[None]:
     """Have docutils read directives and roles that it does not know; Sphinx replaces the same two functions."""
-    from docutils import nodes  # type: ignore[import-untyped]
+    from docutils import nodes
     from docutils.parsers.rst import Directive, directives, roles  # type: ignore[import-untyped]
 
     class Other(Directive):  # type: ignore[misc]
@@ -87,8 +88,7 @@ _TEX_NO_TEXT = (*_TEX_REFERENCES, "maketitle", "includegraphics")
 
 def read_tex(data: bytes, name: str) -> FileText:
     """Return the text of a TeX document as Markdown: its body, formulas as they are, without references."""
-    macrospec = require("pylatexenc.macrospec", "documents")
-    from pylatexenc import latex2text, latexwalker  # type: ignore[import-untyped]
+    from pylatexenc import latex2text, latexwalker, macrospec  # type: ignore[import-untyped]
 
     text = decode(data).replace("\r\n", "\n")
     for code in _TEX_CODE:  # pylatexenc knows code by one name

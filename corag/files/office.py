@@ -1,26 +1,60 @@
-"""Slides and spreadsheets: PPTX by python-pptx, XLSX by openpyxl."""
+"""Archives of Office documents; slides and spreadsheets: PPTX by python-pptx, XLSX by openpyxl."""
 
 from __future__ import annotations
 
 import io
 import re
+import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, time, timedelta
 from itertools import zip_longest
 from typing import Any
 
 from corag.files.markdown import FileText, TextBuilder
-from corag.files.web import check_archive
-from corag.optional import require
+from corag.files.read import MAX_TEXT_BYTES, UnreadableFileError
 
 # What a number format is made of: characters that are shown, colours and widths, places of digits, anything else.
 _FORMAT = re.compile(r'"([^"]*)"|\\(.)|\[\$([^\]-]*)[^\]]*\]|\[[^\]]*\]|[_*].|([0#?][0#?.,]*)|(.)', re.DOTALL)
 _PLACES, _OTHER = 4, 5
+_COMPOUND_FILE = b"\xd0\xcf\x11\xe0"
+
+
+@contextmanager
+def check_archive(data: bytes, ending: str) -> Iterator[None]:
+    """Refuse data that is no Office document, or would fill the memory when it is unpacked; name errors of its reader.
+
+    Raises:
+        UnreadableFileError: It is encrypted, damaged or too large.
+    """
+    if data.startswith(_COMPOUND_FILE):
+        raise UnreadableFileError(
+            f"encrypted, or in the old .{ending[:-1]} format; save it as .{ending} without a password"
+        )
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            # Pictures are packed already, and no text; whatever grows when it is unpacked may be text in their place.
+            size = sum(
+                max(part.file_size - ("/media/" in part.filename) * part.compress_size, 0)
+                for part in archive.infolist()
+            )
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise UnreadableFileError(f"damaged: no zip archive, as .{ending} files are ({error})") from error
+    if size > MAX_TEXT_BYTES:
+        raise UnreadableFileError(f"{size / 2**20:,.0f} MiB when it is unpacked; split it")
+    try:
+        yield
+    except (MemoryError, RecursionError):
+        raise
+    # Readers raise errors of many kinds (of XML, zip, missing parts) for a damaged document.
+    except Exception as error:
+        raise UnreadableFileError(f"damaged: {type(error).__name__}: {error}") from error
 
 
 def read_pptx(data: bytes, name: str) -> FileText:
     """Return the text of a PowerPoint document: a page for each slide, under its title, with tables and notes."""
-    pptx = require("pptx", "documents")
+    import pptx
+
     document = TextBuilder()
     with check_archive(data, "pptx"):
         slides = pptx.Presentation(io.BytesIO(data))
@@ -74,7 +108,8 @@ def _visible(text: str) -> str:
 
 def read_xlsx(data: bytes, name: str) -> FileText:
     """Return the sheets of an Excel workbook as tables, with the last values that were calculated."""
-    openpyxl = require("openpyxl", "documents")
+    import openpyxl  # type: ignore[import-untyped]
+
     document = TextBuilder()
     with check_archive(data, "xlsx"):
         book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)

@@ -13,7 +13,6 @@ from typing import Any
 from corag.files.lines import joined_words, without_running_heads
 from corag.files.markdown import Block, FileText, Heading, letters, line_ends, sections_of
 from corag.files.read import UnreadableFileError
-from corag.optional import require
 
 # By error code of PDFium.
 _REASONS = {"4": "encrypted; save it without a password", "5": "its encryption is not supported"}
@@ -34,7 +33,8 @@ def read_pdf(data: bytes, name: str) -> FileText:
     Words that are broken at the end of a line are joined, ligatures are written in letters, and running heads and
     page numbers, which most pages repeat, are left out.
     """
-    pdfium = require("pypdfium2", "documents")
+    import pypdfium2 as pdfium  # type: ignore[import-untyped]
+
     try:
         with pdfium.PdfDocument(data) as document:
             pages = [_page_text(document, number) for number in range(len(document))]

@@ -19,7 +19,7 @@ from shutil import which
 from typing import BinaryIO, NamedTuple, cast
 from unicodedata import normalize
 
-from corag.errors import CoragError, DataError, MissingExtraError
+from corag.errors import CoragError, DataError
 from corag.files.markdown import FileText
 from corag.optional import load, to_install
 from corag.text.chunking import CHUNKING_VERSION
@@ -272,7 +272,7 @@ def parse_file(data: bytes, path: str) -> FileText:
     try:
         read: Callable[[bytes, str], FileText] = load(READERS[kind].function)
         file = read(data, _name_of(path))
-    except MissingExtraError as error:
+    except ImportError as error:
         raise UnreadableFileError(f"needs a package that is missing: {to_install('documents')}") from error
     except RecursionError as error:
         raise UnreadableFileError(NESTED) from error

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import warnings
 import zipfile
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import defaultdict, deque
 from dataclasses import replace
+from itertools import pairwise
 from shutil import which
 from typing import Any
+from unicodedata import category
 
-from corag.files.formulas import linear
-from corag.files.markdown import FileText, letters, read_markdown
+from bs4 import BeautifulSoup
+from markdownify import MarkdownConverter
+
+from corag.files.markdown import FileText, fenced, letters, read_markdown
 from corag.files.navigation import remove_navigation
-from corag.files.read import MAX_TEXT_BYTES, NESTED, UnreadableFileError, decode
-from corag.optional import require
+from corag.files.office import check_archive
+from corag.files.read import NESTED, UnreadableFileError, decode
 from corag.text.units import INDENT
 
 MAX_DEPTH = 150
@@ -32,7 +35,6 @@ _NO_TEXT = (
 )
 _HEADING_LINKS = ", ".join(f"h{level} a[href]" for level in range(1, 7))
 _MAIN = "main, [role=main]"
-_COMPOUND_FILE = b"\xd0\xcf\x11\xe0"
 # The style `Title` names the document; headings keep their levels below it.
 _STYLES = "p[style-name='Title'] => p.title:fresh\np[style-name='Subtitle'] => p:fresh"
 
@@ -98,12 +100,10 @@ def _with_anchors(file: FileText, anchors: list[tuple[str, str]]) -> FileText:
 
 def parse_html(data: bytes | str, parser: str = "lxml") -> Any:
     """Return the tree of a page, or of an XML document by the parser `xml`."""
-    require("lxml", "documents")
-    soup = require("bs4", "documents")
     with warnings.catch_warnings():
         # It warns of XHTML, of texts that look like a file's name, and of bytes in another encoding than declared.
         warnings.simplefilter("ignore")
-        tree = soup.BeautifulSoup(data, parser)
+        tree = BeautifulSoup(data, parser)
     depths = {id(tree): 0}
     for element in tree.find_all(True):
         depths[id(element)] = depths[id(element.parent)] + 1
@@ -112,17 +112,10 @@ def parse_html(data: bytes | str, parser: str = "lxml") -> Any:
     return tree
 
 
-def markdown_of(tree: Any) -> str:
-    """Return a tree as Markdown: without pictures, links as their words."""
-    require("markdownify", "documents")
-    from corag.files.converter import to_markdown
-
-    return to_markdown(tree)
-
-
 def read_docx(data: bytes, name: str) -> FileText:
     """Return the text of a Word document, without pictures, comments and page headers."""
-    mammoth = require("mammoth", "documents")
+    import mammoth  # type: ignore[import-untyped]
+
     with check_archive(data, "docx"):
         document = io.BytesIO(_with_formulas_as_text(data))
         page = mammoth.convert_to_html(document, style_map=_STYLES, convert_image=lambda _: []).value
@@ -197,32 +190,200 @@ def read_man(data: bytes, name: str) -> FileText:
     return read_markdown(described, name, title="" if title == "()" else title, lines=False)
 
 
-@contextmanager
-def check_archive(data: bytes, ending: str) -> Iterator[None]:
-    """Refuse data that is no Office document, or would fill the memory when it is unpacked; name errors of its reader.
+# --- The tree of a page as Markdown, by markdownify, in a time and size in proportion to the page's ---
 
-    Raises:
-        UnreadableFileError: It is encrypted, damaged or too large.
-    """
-    if data.startswith(_COMPOUND_FILE):
-        raise UnreadableFileError(
-            f"encrypted, or in the old .{ending[:-1]} format; save it as .{ending} without a password"
-        )
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            # Pictures are packed already, and no text; whatever grows when it is unpacked may be text in their place.
-            size = sum(
-                max(part.file_size - ("/media/" in part.filename) * part.compress_size, 0)
-                for part in archive.infolist()
-            )
-    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise UnreadableFileError(f"damaged: no zip archive, as .{ending} files are ({error})") from error
-    if size > MAX_TEXT_BYTES:
-        raise UnreadableFileError(f"{size / 2**20:,.0f} MiB when it is unpacked; split it")
-    try:
-        yield
-    except (MemoryError, RecursionError):
-        raise
-    # Readers raise errors of many kinds (of XML, zip, missing parts) for a damaged document.
-    except Exception as error:
-        raise UnreadableFileError(f"damaged: {type(error).__name__}: {error}") from error
+# A cell over more columns or rows is taken for one over these; a table has at most so many empty cells for one.
+_MOST_SPANNED = 32
+_EMPTY_CELLS = 4
+_CELLS = ("td", "th")
+_TABLE_PARTS = {"caption", "thead", "tbody", "tfoot", "tr", *_CELLS}
+# A table around these is there for the layout, as line numbers beside code are.
+_NOT_IN_TABLES = {"table", "h1", "h2", "h3", "h4", "h5", "h6", "pre"}
+# Patterns of markdownify take the square of such a run's length.
+_LONG_SPACE = re.compile(r"(?<!\s)(\s{1000})\s++")
+
+
+def markdown_of(tree: Any) -> str:
+    """Return a tree as Markdown: without pictures, links as their words."""
+    _unwrap_layout_tables(tree)
+    for table in tree.find_all("table"):
+        _set_spans(table)
+    for items in tree.find_all("ol"):
+        start = str(items.get("start", ""))
+        first = int(start) if start.isdecimal() and len(start) < 10 else 1
+        for number, item in enumerate(items.find_all("li", recursive=False), start=first):
+            item["number"] = number
+    for heading in tree.find_all(["h1", "h2", "h3", "h4", "h5", "h6"]):
+        if text := [text for text in heading.find_all(string=True) if text.strip()]:
+            # Signs at its end would be taken for its mark.
+            words = text[-1].rstrip().rstrip("#")
+            if words != text[-1].rstrip() and not words[-1:].strip():
+                text[-1].replace_with(f"{words}\\{text[-1][len(words) :]}")
+    for formula in tree.find_all("math"):
+        formula.replace_with(linear(formula))
+    converter = _Converter(
+        heading_style="ATX",
+        strip=["a", "img"],
+        escape_asterisks=False,
+        escape_underscores=False,
+        strong_em_symbol="*",
+    )
+    lines = [line.rstrip(" \t") for line in converter.convert_soup(tree).split("\n")]
+    return "\n".join(line for above, line in pairwise(["", *lines]) if line or above).strip()
+
+
+def _unwrap_layout_tables(tree: Any) -> None:
+    """Make tables that are there for the layout blocks; write long runs of space, and bars in other tables, safely."""
+    table_of: dict[int, Any] = {id(tree): None}
+    parts: dict[int, list[Any]] = defaultdict(list)
+    layout: dict[int, Any] = {}
+    for node in list(tree.descendants):
+        table = table_of[id(node.parent)]
+        if node.name is None:
+            parts[id(table)].append(node)
+            continue
+        table_of[id(node)] = node if node.name == "table" else table
+        if table is not None and node.name in _NOT_IN_TABLES:
+            layout[id(table)] = table
+        if node.name == "table" and node.get("role") == "presentation":
+            layout[id(node)] = node
+        if node.name in _TABLE_PARTS:
+            parts[id(table)].append(node)
+    for table in layout.values():
+        table.name = "div"
+    for key, nodes in parts.items():
+        for node in nodes:
+            if node.name is not None:
+                node.name = "div" if key in layout else node.name
+                continue
+            text = _LONG_SPACE.sub(r"\1", node)
+            if key != id(None) and key not in layout:
+                text = text.replace("|", "\\|")  # it would end the cell
+            if text != node:
+                node.replace_with(type(node)(text))
+
+
+def _set_spans(table: Any) -> None:
+    """Write into the cells of a table how many columns they take, and how many before them are those of rows above."""
+    lines = table.find_all("tr")
+    rows = [line.find_all(_CELLS, recursive=False) for line in lines]
+    left = _EMPTY_CELLS * sum(map(len, rows)) + _MOST_SPANNED
+    below: dict[int, int] = {}  # column -> further rows that a cell above takes there
+    for number, cells in enumerate(rows):
+        column = 0
+        taken = {at: more - 1 for at, more in below.items() if more > 1}
+        for cell in cells:
+            before = 0
+            while left and below.get(column):
+                before, column, left = before + 1, column + 1, left - 1
+            columns = min(_spanned(cell, "colspan"), left + 1)
+            left -= columns - 1
+            further = min(_spanned(cell, "rowspan"), len(rows) - number) - 1
+            if further:
+                taken.update(dict.fromkeys(range(column, column + columns), further))
+            cell["before"], cell["columns"] = before, columns
+            column += columns
+        if number == 0:
+            lines[0]["columns"] = column
+        below = taken
+
+
+def _spanned(cell: Any, name: str) -> int:
+    number = str(cell.get(name, ""))
+    return max(1, min(_MOST_SPANNED, int(number))) if number.isdecimal() and len(number) < 10 else 1
+
+
+class _Converter(MarkdownConverter):
+    """Converts elements that `to_markdown` has prepared; markdownify looks for a cell's or an item's neighbours."""
+
+    def convert_li(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        mark = f"{el['number']}. " if "number" in el.attrs else "- "
+        first, *lines = text.strip().split("\n")
+        return "\n".join([mark + first, *(line and " " * len(mark) + line for line in lines)]) + "\n" if text else "\n"
+
+    def convert_td(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        before, columns = int(el.get("before", 0)), int(el.get("columns", 1))
+        return "  |" * before + f" {' '.join(text.split())} |" + "  |" * (columns - 1)
+
+    convert_th = convert_td
+
+    def convert_tr(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        # The first row of a table is its header.
+        return f"|{text}\n|{' --- |' * int(el['columns'])}\n" if "columns" in el.attrs else f"|{text}\n"
+
+    def convert_pre(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        return f"\n\n{fenced(text)}\n\n" if text.strip() else ""
+
+    def convert_sup(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        words = text.strip()
+        before = str(el.previous_sibling or "")[-1:]
+        if not words or words[0] in "[(":
+            return words
+        if el.find("a", href=True) is not None:
+            return f"[{words}]"  # a note
+        if before.isdigit() and words.isalpha() and len(words) > 1:
+            return words  # 1st
+        return f"^{words}" if words.isalnum() else f"^({words})"
+
+    def convert_sub(self, el: Any, text: str, parent_tags: set[str]) -> str:
+        words, following = text.strip(), str(el.next_sibling or "")[:1]
+        return f"_{words} " if following.isdigit() and words[-1:].isdigit() else words
+
+
+# --- Formulas of MathML and of Office documents in one line: `(a + b)/2`, `x^2`, `√(n)` ---
+
+# By the names of both formats: what stands between the parts of a formula, with parts of more than a word in brackets.
+_BETWEEN = {
+    "mfrac": "/", "f": "/", "msup": "^", "sSup": "^", "mover": "^", "limUpp": "^", "acc": "", "msub": "_", "sSub": "_",
+    "munder": "_", "limLow": "_", "msubsup": "_^", "sSubSup": "_^", "munderover": "_^",
+}  # fmt: skip
+_LISTS = {"mtr": ", ", "mr": ", ", "mtable": "; ", "m": "; "}
+
+
+def linear(element: Any) -> str:
+    """Return a formula, an element of Beautiful Soup, in one line."""
+    if element.name is None:
+        return " ".join(element.split())
+    name = _name(element)
+    children = [child for child in element.children if child.name is None or not _is_no_part(_name(child))]
+    parts = [part for part in map(linear, children) if part]
+    if name in _BETWEEN and len(parts) > 1:
+        first, *others = map(_grouped, parts)
+        return first + "".join(mark + part for mark, part in zip(_BETWEEN[name], others, strict=False))
+    if name in ("msqrt", "mroot", "rad") and parts:
+        # The degree is the second part in MathML, the first in Office Math.
+        *degree, root = parts if name == "rad" else reversed(parts) if name == "mroot" else ["".join(parts)]
+        return f"{''.join(degree)}√({root})"
+    if name == "nary":
+        sign, marks = _property(element, "chr", "∫"), {"sub": "_", "sup": "^"}
+        limits = [(marks.get(_name(child), " "), linear(child)) for child in children if child.name is not None]
+        return sign + "".join(f"{mark}{_grouped(part) if mark != ' ' else part}" for mark, part in limits if part)
+    if name == "d":
+        return f"{_property(element, 'begChr', '(')}{', '.join(parts)}{_property(element, 'endChr', ')')}"
+    if name in _LISTS:
+        joined = _LISTS[name].join(parts)
+        return f"[{joined}]" if _LISTS[name] == "; " else joined
+    text = "".join(parts)
+    return f" {text} " if name == "mo" and (text == "-" or (len(text) == 1 and category(text) == "Sm")) else text
+
+
+def _name(element: Any) -> str:
+    return str(element.name).rpartition(":")[2]
+
+
+def _is_no_part(name: str) -> bool:
+    """Return whether an element has properties, or the same formula in another notation."""
+    return name.endswith("Pr") or name in ("annotation", "annotation-xml")
+
+
+def _grouped(part: str) -> str:
+    return (
+        part
+        if all(character.isalnum() or character in "_.," for character in part.removeprefix("-"))
+        else f"({part.strip()})"
+    )
+
+
+def _property(element: Any, name: str, default: str) -> str:
+    found = next((one for one in element.find_all(True) if _name(one) == name), None)
+    return default if found is None else str(found.get("m:val", found.get("val", "")))

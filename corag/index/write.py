@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -191,20 +190,16 @@ def _undo_torn(database: Any, uri: str | Path) -> bool:
     manifest = store.read_manifest(connect(uri), uri)
     first = 0 if manifest is None else manifest.version
     versions = sorted(one["version"] for one in table.list_versions() if one["version"] >= first)
-
-    def is_torn(version: int) -> bool:
+    for version in versions[::-1]:
         try:
             with accessing(uri, "read"):
                 store.all_rows(open_table(connect(uri), store.CHUNKS, version), ["position"])
         except CoragError:
-            return True
-        return False
-
-    readable = bisect_left(versions, True, key=is_torn)
-    if readable:
-        table.checkout(versions[readable - 1])
+            continue
+        table.checkout(version)
         table.restore()
-    return readable > 0
+        return True
+    return False
 
 
 def _require_same_source(there: IndexManifest, wanted: IndexManifest, uri: str | Path) -> None:

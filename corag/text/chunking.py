@@ -130,11 +130,8 @@ class ChunkMeter:
     """Counts the tokens that pieces of a document add to the title of its chunks; at most `capacity` fit."""
 
     def __init__(self, document: str, text: str, title: str, tokens: TokenCounter, max_tokens: int) -> None:
-        self.document = document
-        self.text = text
-        self._title = title
-        self.max_tokens = max_tokens
-        self._tokens = tokens
+        self.document, self.text, self.title = document, text, title
+        self.max_tokens, self._tokens = max_tokens, tokens
         self._title_tokens = int(tokens.count([with_title(title, "")])[0]) if title else 0
         self.capacity = max_tokens - self._title_tokens
         if self.capacity < 1:
@@ -143,18 +140,22 @@ class ChunkMeter:
                 f"max_tokens={max_tokens}; raise it"
             )
 
+    def below(self, title: str) -> ChunkMeter:
+        """Return the same for chunks with another title."""
+        return ChunkMeter(self.document, self.text, title, self._tokens, self.max_tokens)
+
     def sizes(self, spans: Sequence[Span]) -> list[int]:
         """Return the tokens of each span, counted together with the title as the budget will count them."""
         counts: list[int] = []
         # In batches: tokens take far more memory than text.
         for first in range(0, len(spans), _COUNTED_AT_ONCE):
             batch = spans[first : first + _COUNTED_AT_ONCE]
-            counts.extend(self._tokens.count([with_title(self._title, self.text[start:end]) for start, end in batch]))
+            counts.extend(self._tokens.count([with_title(self.title, self.text[start:end]) for start, end in batch]))
         return [int(count) - self._title_tokens for count in counts]
 
     def size_of(self, text: str) -> int:
         """Return the tokens that a text of no place in the document, such as a repeated header, adds to the title."""
-        return int(self._tokens.count([with_title(self._title, text)])[0]) - self._title_tokens
+        return int(self._tokens.count([with_title(self.title, text)])[0]) - self._title_tokens
 
     def fits(self, start: int, end: int) -> bool:
         """Tell whether the text between two offsets fits a chunk."""
@@ -185,7 +186,7 @@ def pack(pieces: Sequence[SizedSpan], meter: ChunkMeter, overlap_tokens: int) ->
         if end < len(spans):
             end = next((lead for lead in range(new + 1, end) if lists.are_cut(spans[lead], spans[end][0])), end)
         # What leads into a list or into code begins the chunk that has it.
-        while end < len(spans) and end - 1 > new and meter.text[slice(*spans[end - 1])].rstrip().endswith(COLONS):
+        while end < len(spans) and end - 1 > new and leads_on(meter.text, spans[end - 1]):
             end -= 1
         yield spans[start][0], spans[end - 1][1]
         first, start, new = start, end, end
@@ -211,21 +212,22 @@ class _Lists:
     def are_cut(self, lead: Span, cut: int) -> bool:
         """Return whether a piece leads into a list in which a chunk would be cut, and both fit one chunk."""
         text = self._meter.text
-        if not text[slice(*lead)].rstrip().endswith(COLONS):
+        if not leads_on(text, lead):
             return False
-        end = self._end_of(lead[1])
+        limit = min(lead[1] + _LIST_CHARACTERS * self._meter.max_tokens, len(text))
+        if not self._start <= lead[1] < self._end:
+            self._start, self._end, self._has_ended = lead[1], lead[1], False
+        while not self._has_ended and self._end < limit:
+            line = text[self._end : text.find("\n", self._end) + 1 or len(text)]
+            self._has_ended = bool(line[:1].strip()) and not ITEM.match(line)
+            self._end += 0 if self._has_ended else len(line)
+        end = min(self._end, limit)
         return cut < lead[1] + len(text[lead[1] : end].rstrip()) and self._meter.fits(lead[0], end)
 
-    def _end_of(self, start: int) -> int:
-        """Return where the list that begins at an offset ends, as far as a chunk may reach."""
-        text, limit = self._meter.text, start + _LIST_CHARACTERS * self._meter.max_tokens
-        if not self._start <= start < self._end:
-            self._start, self._end, self._has_ended = start, start, False
-        while not self._has_ended and self._end < min(limit, len(text)):
-            line = text[self._end : text.find("\n", self._end) + 1 or len(text)]
-            self._has_ended = bool(line.strip()) and not line[0].isspace() and not ITEM.match(line)
-            self._end += 0 if self._has_ended else len(line)
-        return min(self._end, limit)
+
+def leads_on(text: str, span: Span) -> bool:
+    """Return whether a piece leads into what follows it, such as a list or code: it ends with a colon."""
+    return text[slice(*span)].rstrip().endswith(COLONS)
 
 
 def words_of(text: str, span: Span) -> list[Span]:

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from corag.ambient import Report
 from corag.errors import DataError, IndexMismatchError, InputError, SummarizerError
-from corag.index.outside import require_inside
 from corag.index.search import ChunkIndex
-from corag.index.store import index_lock, local_folder
+from corag.index.store import index_lock, local_folder, require_inside
 from corag.memory import TextStore
 from corag.models.embedders import CachedEmbedder
 from corag.optional import require

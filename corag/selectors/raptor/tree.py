@@ -13,9 +13,8 @@ import numpy as np
 
 from common.storage import write_atomically
 from corag.errors import DataError, IndexMismatchError
-from corag.index.outside import require_inside
 from corag.index.search import ChunkIndex
-from corag.index.store import local_folder
+from corag.index.store import local_folder, require_inside
 from corag.registry import SELECTORS
 from corag.text.visible import to_json
 from corag.types import Chunk, FloatArray
