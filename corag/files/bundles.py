@@ -42,11 +42,12 @@ def _subject(message: EmailMessage, name: str) -> str:
 def _mail(message: EmailMessage) -> str:
     lines = [f"{part}: {message[part]}" for part in _NAMED_FIELDS if message[part]]
     body = message.get_body(("plain", "html"))
-    text = "" if body is None else decode(_payload(body)) if body.get_content_type() != "text/html" else ""
     if body is not None and body.get_content_type() == "text/html":
         from corag.files.web import markdown_of, page_content, parse_html
 
         text = markdown_of(page_content(parse_html(_payload(body))))
+    else:
+        text = "" if body is None else decode(_payload(body))
     attached = [part.get_filename() for part in message.iter_attachments()]
     named = [f"Attached: {', '.join(filter(None, attached))}"] if any(attached) else []
     return "\n\n".join(["\n".join(lines), text, *named])

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby, pairwise, takewhile
+from itertools import compress, groupby, pairwise, takewhile
 from operator import itemgetter
 
 from corag.files.markdown import FileSection, FileText, line_ends
@@ -16,9 +16,9 @@ from corag.text.chunking import (
     ChunkMeter,
     SizedSpan,
     Span,
+    are_leading,
     cut_to_tokens,
     fitting_pieces,
-    leads_on,
     pack,
     sentence_spans,
     words_of,
@@ -131,8 +131,10 @@ def _packed(pieces: list[SizedSpan], meter: ChunkMeter, overlap_tokens: int) -> 
     """Yield the chunks of pieces. What leads into a list that does not fit one is repeated in each, if it is short."""
     text = meter.text
     begun = seen = 0  # the first piece that is in no chunk yet, and that is in no list yet
-    for first, (lead, size) in enumerate(pieces):
-        if not leads_on(text, lead) or first < seen or size > meter.capacity // _LEAD_SHARE:
+    leading = are_leading(text, (span for span, _ in pieces))
+    for first in compress(range(len(pieces)), leading):
+        lead, size = pieces[first]
+        if first < seen or size > meter.capacity // _LEAD_SHARE:
             continue
         stop = first + 1
         while stop < len(pieces) and _is_of_list(text, pieces[stop][0][0], is_first=stop == first + 1):

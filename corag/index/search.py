@@ -205,7 +205,9 @@ class ChunkIndex:
         candidates = []
         for embedding, of_query in zip(embeddings, rankings, strict=True):
             fused = reciprocal_rank_fusion([[hit.row for hit in hits] for hits in of_query])
-            rows = self._rows_at(fused[:k])
+            with accessing(self.uri, "read"):
+                found = rows_at(self._table, fused[:k], [*CHUNK_COLUMNS, "vector"])
+            rows = [found[row] for row in fused[:k]]
             stored = np.array([row["vector"] for row in rows]).reshape(len(rows), self.manifest.dimension)
             cosines = stored @ embedding / (np.linalg.norm(stored, axis=1) * np.linalg.norm(embedding))
             candidates.append([self._candidate(row, cosines[rank], rank) for rank, row in enumerate(rows)])
@@ -290,13 +292,6 @@ class ChunkIndex:
         with accessing(self.uri, "read"):
             rows: list[dict[str, Any]] = (search if where is None else search.where(where)).to_arrow().to_pylist()
         return rows
-
-    def _rows_at(self, row_ids: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the chunks and vectors of rows, in this order."""
-        with accessing(self.uri, "read"):
-            rows = rows_at(self._table, sorted(row_ids), [*CHUNK_COLUMNS, "vector"])
-        by_id = {row["_rowid"]: row for row in rows}
-        return [by_id[row_id] for row_id in row_ids]
 
 
 def reciprocal_rank_fusion(rankings: Sequence[Sequence[Item]]) -> list[Item]:

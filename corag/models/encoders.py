@@ -189,24 +189,19 @@ class BertEncoder(TextEncoder):
 
     def encoded(self, texts: Sequence[str], window: int = 0, *, query: bool = False) -> list[Encoded]:
         """See `TextEncoder.encoded`."""
-        windows = self.windows(texts, window)
-        states = self.states([ids for ids, _, _ in windows], query=query)
+        size = self.max_tokens
+        part = slice(window * size, (window + 1) * size)
+        tokens = list(map(self._long_text, texts) if window else self.tokenize(texts))
+        states = self.states([ids[part] for ids, _ in tokens], query=query)
         num_before = len(self.head) + len(self._prompt(query))
         return [
-            Encoded.of(ids, starts, of_text, num_windows, num_before, self.pooling)
-            for (ids, starts, num_windows), of_text in zip(windows, states, strict=True)
+            Encoded.of(ids[part], starts[part], of_text, max(1, -(-len(ids) // size)), num_before, self.pooling)
+            for (ids, starts), of_text in zip(tokens, states, strict=True)
         ]
 
     def vectors(self, texts: Sequence[str], *, query: bool = False) -> Float32:
         """See `TextEncoder.vectors`; the states are not kept."""
         return self.sentence_embeddings([ids[: self.max_tokens] for ids in self.whole_ids(texts)], query=query)
-
-    def windows(self, texts: Sequence[str], window: int = 0) -> list[tuple[Ids, Ids, int]]:
-        """Return token ids and first characters of a window of each text, `[T]`, and how many windows the text has."""
-        size = self.max_tokens
-        part = slice(window * size, (window + 1) * size)
-        tokens = map(self._long_text, texts) if window else self.tokenize(texts)
-        return [(ids[part], starts[part], max(1, -(-len(ids) // size))) for ids, starts in tokens]
 
     def whole_ids(self, texts: Sequence[str]) -> list[Ids]:
         """See `TextEncoder.whole_ids`."""

@@ -86,14 +86,9 @@ def load_adapter(folder: str | Path, form: str | None = None) -> Adapter:
     return Adapter(config, require("safetensors.numpy", "models").load(weights))
 
 
-def shipped_checkpoint(name: str) -> Path | None:
-    """Return the folder of a part that ships with the project; None if it is not there."""
-    path = FOLDER / name
-    return path if (path / CONFIG_FILE).is_file() else None
-
-
 def shipped_adapter(name: str) -> Path:
     """Return the folder of an adapter that ships with the project; `ModelError` if it is not there."""
-    if (path := shipped_checkpoint(name)) is None:
+    path = FOLDER / name
+    if not (path / CONFIG_FILE).is_file():
         raise ModelError(f"the adapter {name!r} is not in {FOLDER}; install corag again, or give the folder of a copy")
     return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -170,6 +170,7 @@ def pack(pieces: Sequence[SizedSpan], meter: ChunkMeter, overlap_tokens: int) ->
     """Fill chunks with whole pieces, greedily; yield spans that fit."""
     spans = [span for span, _ in pieces]
     sizes = [size for _, size in pieces]
+    leading = are_leading(meter.text, spans)
     lists = _Lists(meter)
     start = new = 0  # the first piece of the chunk, and the first one that is in no chunk yet
     while new < len(spans):
@@ -184,9 +185,10 @@ def pack(pieces: Sequence[SizedSpan], meter: ChunkMeter, overlap_tokens: int) ->
             end = new + 1 + ends.index(meter.last_that_fits(spans[start][0], ends))
         # A list stays with what leads into it, if they fit one chunk.
         if end < len(spans):
-            end = next((lead for lead in range(new + 1, end) if lists.are_cut(spans[lead], spans[end][0])), end)
+            leads = (lead for lead in range(new + 1, end) if leading[lead])
+            end = next((lead for lead in leads if lists.are_cut(spans[lead], spans[end][0])), end)
         # What leads into a list or into code begins the chunk that has it.
-        while end < len(spans) and end - 1 > new and leads_on(meter.text, spans[end - 1]):
+        while end < len(spans) and end - 1 > new and leading[end - 1]:
             end -= 1
         yield spans[start][0], spans[end - 1][1]
         first, start, new = start, end, end
@@ -210,10 +212,8 @@ class _Lists:
         self._has_ended = False
 
     def are_cut(self, lead: Span, cut: int) -> bool:
-        """Return whether a piece leads into a list in which a chunk would be cut, and both fit one chunk."""
+        """Return whether the list behind what leads into it would be cut, and both fit one chunk."""
         text = self._meter.text
-        if not leads_on(text, lead):
-            return False
         limit = min(lead[1] + _LIST_CHARACTERS * self._meter.max_tokens, len(text))
         if not self._start <= lead[1] < self._end:
             self._start, self._end, self._has_ended = lead[1], lead[1], False
@@ -225,9 +225,9 @@ class _Lists:
         return cut < lead[1] + len(text[lead[1] : end].rstrip()) and self._meter.fits(lead[0], end)
 
 
-def leads_on(text: str, span: Span) -> bool:
-    """Return whether a piece leads into what follows it, such as a list or code: it ends with a colon."""
-    return text[slice(*span)].rstrip().endswith(COLONS)
+def are_leading(text: str, spans: Iterable[Span]) -> list[bool]:
+    """Return whether each piece leads into what follows it, such as a list or code: it ends with a colon."""
+    return [text[start:end].rstrip().endswith(COLONS) for start, end in spans]
 
 
 def words_of(text: str, span: Span) -> list[Span]:

@@ -205,16 +205,12 @@ def _read_unique(file: Path, parse: Callable[[str], Row]) -> dict[str, Row]:
 
 def is_evidence(chunk: Chunk, gold: str) -> bool:
     """Tell whether a chunk is the passage that a gold entry names, was cut from it, or holds half of its span."""
-    document = chunk.metadata.get("document", chunk.id)
-    if gold in (chunk.id, document):
-        return True
-    shared, length = _shared(chunk, gold)
-    return 0 < length <= 2 * len(shared)
+    return holds_evidence([chunk], gold)
 
 
 def holds_evidence(chunks: Sequence[Chunk], gold: str) -> bool:
     """Tell whether one of the chunks is evidence, or they hold half of a gold span together, as sentences of it do."""
-    if any(is_evidence(chunk, gold) for chunk in chunks):
+    if any(gold in (chunk.id, chunk.metadata.get("document", chunk.id)) for chunk in chunks):
         return True
     parts = [_shared(chunk, gold) for chunk in chunks]
     length = max((of_gold for _, of_gold in parts), default=0)

@@ -199,11 +199,16 @@ def file_counter(path: Path, name: str) -> TokenizerCounter:
 
 
 def model_folder() -> Path:
-    """Return the folder of the packaged model, found without importing the package (that would import torch)."""
-    spec = importlib.util.find_spec(_PACKAGE)
+    """Return the folder of MiniLM."""
+    return package_folder(_PACKAGE, "MiniLM", "models") / "model"
+
+
+def package_folder(package: str, model: str, extra: str) -> Path:
+    """Return the folder of a package that carries a model, found without importing it (that might import torch)."""
+    spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise MissingExtraError(f"MiniLM is not installed; install it with: {to_install('models')}")
-    return Path(spec.submodule_search_locations[0]) / "model"
+        raise MissingExtraError(f"{model} is not installed; install it with: {to_install(extra)}")
+    return Path(spec.submodule_search_locations[0])
 
 
 def check_published(path: Path, sha256: str, model: str = "all-MiniLM-L6-v2", package: str = _PACKAGE) -> None:

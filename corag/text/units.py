@@ -60,9 +60,9 @@ def unit_size(unit: str) -> int | None:
         return None
     if unit == "sentence":
         return SENTENCE
-    number = unit.removeprefix("window(").removesuffix(")").strip() if isinstance(unit, str) else ""
-    if number.isdecimal() and unit.startswith("window(") and unit.endswith(")") and 0 < int(number[:9]) <= MAX_WINDOW:
-        return int(number)
+    window = re.fullmatch(r"window\( *([0-9]{1,9}) *\)", str(unit))
+    if window is not None and 0 < int(window[1]) <= MAX_WINDOW:
+        return int(window[1])
     raise InputError(
         f"unit is {unit!r:.80}; it must be passage, sentence, or window(n) with n sentences, at most {MAX_WINDOW}"
     )
