@@ -187,11 +187,11 @@ class TextBuilder:
             named = zip(row, chain(names, repeat("")), strict=False)
             self.block("\n".join(f"{name}: {cell}" for cell, name in named if cell))
 
-    def file(self, title: str, fields: Mapping[str, Any] | None = None) -> FileText:
+    def file(self, title: str) -> FileText:
         """Return the document; `title` leads every path of headings unless its only first-level heading comes first."""
         text = "".join(self._text)
         sections = sections_of(text, self._headings, self._blocks, title)
-        return FileText(text, sections, tuple(self._pages), fields=fields or {})
+        return FileText(text, sections, tuple(self._pages))
 
     def _add(self, text: str) -> None:
         self._text.append(f"{text}\n\n")

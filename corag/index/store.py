@@ -206,13 +206,9 @@ class IndexManifest:
     num_changed: int = 0
     format_version: int = FORMAT_VERSION
 
-    def made_by(self, name: str, dimension: int) -> bool:
-        """Return whether this embedder made the vectors."""
-        return (self.embedder_name, self.dimension) == (name, dimension)
-
     def require_embedder(self, name: str, dimension: int, uri: str | Path) -> None:
         """Raise `IndexMismatchError` unless this embedder made the vectors."""
-        if not self.made_by(name, dimension):
+        if (self.embedder_name, self.dimension) != (name, dimension):
             raise IndexMismatchError(
                 f"the index at {uri} was made by embedder {self.embedder_name!r} ({self.dimension} dimensions), "
                 f"not by {name!r} ({dimension} dimensions); use that embedder, {REMEDY}"
@@ -233,9 +229,10 @@ def read_manifest(database: Any, uri: str | Path) -> IndexManifest | None:
     return IndexManifest(**record)
 
 
-def read_parts(database: Any) -> dict[str, str]:
-    """Return the parts of the complete index, such as files, and the hash of the content of each."""
-    return _recorded(database, "files")
+def read_records(uri: str | Path) -> tuple[IndexManifest | None, dict[str, str]]:
+    """Return what a complete index says about itself, and its parts, such as files, with the hash of their content."""
+    database = connect(uri)
+    return read_manifest(database, uri), _recorded(database, "files")
 
 
 def _recorded(database: Any, column: str) -> dict[str, Any]:
@@ -259,7 +256,7 @@ def write_manifest(database: Any, uri: str | Path, manifest: IndexManifest, part
     before = table.version
     table.add(content, mode="overwrite")
     try:
-        read_manifest(connect(uri), uri), read_parts(connect(uri))
+        read_records(uri)
     except (OSError, RuntimeError, ValueError) as error:
         table.restore(before)
         raise OSError("the index could not be recorded: the disk is full, or the file too large") from error

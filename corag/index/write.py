@@ -126,8 +126,8 @@ def write_index(
             old, known = _usable_manifest(database, uri, overwrite)
             wanted = IndexManifest(embedder.name, embedder.dimension, source.fingerprint, source.settings)
             if old is not None:
-                same = old.fingerprint == wanted.fingerprint and old.made_by(embedder.name, embedder.dimension)
-                if same and not reread:
+                names = ("fingerprint", "embedder_name", "dimension")
+                if not reread and all(getattr(old, name) == getattr(wanted, name) for name in names):
                     return Written(0, 0, known, known)
                 if not overwrite:
                     _require_same_source(old, wanted, uri)
@@ -168,11 +168,11 @@ def _usable_manifest(database: Any, uri: str | Path, overwrite: bool) -> tuple[I
             if (table := open_table(connect(uri), store.CHUNKS)) is not None:
                 # A file that was cut off has lost its footer, without which no column of it can be read.
                 store.all_rows(table, ["position"])
-            return store.read_manifest(connect(uri), uri), store.read_parts(connect(uri))
+            return store.read_records(uri)
     except (CoragError, TypeError):
         with suppress(CoragError, TypeError), accessing(uri, "write"):
             if _undo_torn(database, uri):
-                return store.read_manifest(connect(uri), uri), store.read_parts(connect(uri))
+                return store.read_records(uri)
         if not overwrite:
             raise
         for name in (store.MANIFEST, store.CHUNKS):

@@ -127,14 +127,7 @@ def _check_head(model: str | Path, folder: Path, *, trusted: bool) -> dict[str, 
 
 
 def encoder_of(model: str, placement: Placement) -> BertEncoder:
-    """Return the encoder of a model at a placement.
-
-    Its own prompts for questions and passages are used, where its configuration has some.
-
-    Raises:
-        MissingExtraError: sentence-transformers is not installed.
-        ModelError: The model is missing or damaged, or its vectors are more than the mean or the first of its states.
-    """
+    """Return the encoder of a model at a placement, which uses the model's own prompts; see `encoder_named`."""
     check_path(model)
     loaded = load_model("SentenceTransformer", model, placement)
     tokenizer = loaded.tokenizer.backend_tokenizer

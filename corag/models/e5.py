@@ -194,12 +194,7 @@ class UnigramTokenizer:
 
 
 def e5_at(name: str, placement: Placement) -> BertEncoder:
-    """Return the encoder at a placement.
-
-    Raises:
-        MissingExtraError: The package or the backend is not installed.
-        ModelError: The file is not the published one.
-    """
+    """Return the encoder at a placement; see `corag.models.encoders.encoder_named`."""
     file = _file()
     source = EncoderSource("e5-small", WEIGHTS_SHA256, ("attention_mask",), lambda: load_bert(file), file.word_vectors)
     question, passage = (tuple(ids.tolist()) for ids, _ in file.tokenizer(["query:", "passage:"]))

@@ -254,11 +254,9 @@ def _encoder(name: str, placement: Placement) -> BertEncoder:
     return made
 
 
-def minilm_encoder(
-    backend: Backend = "auto", precision: Precision | None = None, device: str | None = None, *, role: Role = "embedder"
-) -> BertEncoder:
+def minilm_encoder(role: Role = "embedder", **settings: Any) -> BertEncoder:
     """Return MiniLM; see `encoder_named`, and `resolve_device` for the settings."""
-    return encoder_named("minilm", resolve_device(role, backend=backend, precision=precision, device=device))
+    return encoder_named("minilm", resolve_device(role, **settings))
 
 
 def minilm_at(name: str, placement: Placement) -> BertEncoder:

@@ -73,13 +73,11 @@ class Engine:
     used: tuple[str, Placement] | None = None
     word_vectors: Callable[[Int64], Float32] | None = None
 
-    def run(
-        self, ids: Sequence[Int64], token_types: Sequence[Int64] | None = None, *, mean: bool = False
-    ) -> Iterator[tuple[Rows, Float32]]:
+    def run(self, ids: Sequence[Int64], *, mean: bool = False) -> Iterator[tuple[Rows, Float32]]:
         """Run all rows, longest first; yields the indices of each batch, `[B]`, with the model's output, `[B, ...]`.
 
-        Rows are token ids, special tokens included, and for models that take them segments; with `mean`, the output is
-        the mean of the states of each row. Raises as `run_packed`.
+        Rows are token ids, special tokens included; with `mean`, the output is the mean of the states of each row.
+        Raises as `run_packed`.
         """
         if self.used is not None:
             record_use(*self.used)
@@ -91,8 +89,6 @@ class Engine:
                 inputs["input_ids"] = tokens
             else:
                 inputs["inputs_embeds"] = self.word_vectors(tokens)
-            if token_types is not None:
-                inputs["token_type_ids"], _ = pad([token_types[row] for row in rows])
             with work():
                 return self.forward(inputs, mean)
 

@@ -28,7 +28,7 @@ LONG = "word " * (MAX_TOKENS + 1)
 
 @pytest.fixture(scope="module", params=["openvino", "torch"])
 def encoder(request):
-    return minilm_encoder(request.param)
+    return minilm_encoder(backend=request.param)
 
 
 @pytest.fixture(scope="module")
