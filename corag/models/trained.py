@@ -7,7 +7,6 @@ hash of every file, so an incomplete, mixed or damaged folder is detected.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,28 +25,22 @@ FOLDER = Path(__file__).resolve().parents[2] / "checkpoints"
 """Trained parts that ship with the project: beside the packages, in the source tree and in an installed wheel."""
 
 
-@dataclass(frozen=True, slots=True)
-class AdapterConfig:
+class Adapter(NamedTuple):
     """What an adapter is: for which part, in what form its tensors are, and what JSON values its part needs besides."""
 
     name: str
     form: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Adapter(NamedTuple):
-    """A loaded adapter, its tensors in their stored precision."""
-
-    config: AdapterConfig
+    settings: Mapping[str, Any]
     tensors: Mapping[str, NDArray[Any]]
 
 
-def save_adapter(folder: str | Path, tensors: Mapping[str, NDArray[Any]], config: AdapterConfig, card: str) -> None:
+def save_adapter(folder: str | Path, adapter: Adapter, card: str) -> None:
     """Write an adapter and its card in place of an older one; `ModelError` if the folder holds something else."""
     weights: bytes = require("safetensors.numpy", "models").save(
-        {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+        {name: np.ascontiguousarray(tensor) for name, tensor in adapter.tensors.items()}
     )
-    values = {"format_version": FORMAT_VERSION, **asdict(config), "base": BASE, "base_sha256": WEIGHTS_SHA256}
+    values = {"format_version": FORMAT_VERSION, **adapter._asdict(), "base": BASE, "base_sha256": WEIGHTS_SHA256}
+    del values["tensors"]
     files: dict[str, str | bytes] = {CARD_FILE: card, WEIGHTS_FILE: weights}
     files[CONFIG_FILE] = sealed(values, files)
     try:
@@ -59,6 +52,8 @@ def save_adapter(folder: str | Path, tensors: Mapping[str, NDArray[Any]], config
 def load_adapter(folder: str | Path, form: str | None = None) -> Adapter:
     """Read an adapter, of any form if None, and check that it is whole and fits the encoder of this release.
 
+    Its tensors are in their stored precision.
+
     Raises:
         MissingExtraError: safetensors is not installed.
         ModelError: It is missing, damaged, incomplete, of a newer format, of another form, or for another encoder.
@@ -68,7 +63,7 @@ def load_adapter(folder: str | Path, form: str | None = None) -> Adapter:
         values, hashes = read_sealed(Path(folder))
         if (version := values["format_version"]) != FORMAT_VERSION:
             raise ModelError(f"{file} has format_version {version!r}, expected {FORMAT_VERSION}; train again")
-        config = AdapterConfig(values["name"], values["form"], values["settings"])
+        name, stored_form, settings = values["name"], values["form"], values["settings"]
         base, _ = (values["base"], values["base_sha256"]), hashes[WEIGHTS_FILE]  # weights are sealed, too
         weights = (Path(folder) / WEIGHTS_FILE).read_bytes()
     except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
@@ -76,14 +71,14 @@ def load_adapter(folder: str | Path, form: str | None = None) -> Adapter:
             f"{folder} is not a whole adapter ({type(error).__name__}: {error}); give a folder with {CONFIG_FILE} and "
             f"{WEIGHTS_FILE}, copy it again, or train again"
         ) from error
-    if form is not None and config.form != form:
-        raise ModelError(f"{folder} holds an adapter of the form {config.form!r}, expected {form!r}; give another")
+    if form not in (None, stored_form):
+        raise ModelError(f"{folder} holds an adapter of the form {stored_form!r}, expected {form!r}; give another")
     if base != (BASE, WEIGHTS_SHA256):
         raise ModelError(
             f"{folder} was trained on {base[0]} with sha256 {base[1]}, expected {BASE} with sha256 {WEIGHTS_SHA256}; "
             "give an adapter for this encoder"
         )
-    return Adapter(config, require("safetensors.numpy", "models").load(weights))
+    return Adapter(name, stored_form, settings, require("safetensors.numpy", "models").load(weights))
 
 
 def shipped_adapter(name: str) -> Path:

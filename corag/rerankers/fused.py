@@ -93,7 +93,7 @@ class FusedWeights:
         """Read a fitted value; `ModelError` if it is missing, damaged, or of another form."""
         adapter = load_adapter(folder, FORM)
         try:
-            settings = dict(adapter.config.settings)
+            settings = dict(adapter.settings)
             names = tuple(settings["signals"])
             passage, sentence = (np.asarray(adapter.tensors[name], dtype=np.float64) for name in cls._TENSORS)
             numbers = {name: float(settings[name]) for name in cls._NUMBERS}

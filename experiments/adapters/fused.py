@@ -20,7 +20,7 @@ from common.configuration import Configuration
 from corag.cli.console import progress
 from corag.errors import DataError
 from corag.models.runtime import in_runtime, resolve_device
-from corag.models.trained import AdapterConfig, load_adapter, save_adapter, shipped_adapter
+from corag.models.trained import Adapter, load_adapter, save_adapter, shipped_adapter
 from corag.registry import EMBEDDERS, RERANKERS
 from corag.rerankers.fused import FORM, LATE, NAME, WORDS, Fused, FusedWeights, features, sentence_features
 from corag.text.data import Query, is_evidence
@@ -86,7 +86,7 @@ def _learned(config: FusedTraining, fit: Fit) -> Learned:
     weights = fitted(examples, config.signals)
     figures = left_out(examples, config.signals, Path(config.out) / "left-out")
     draft = Path(config.out) / "draft"
-    save_adapter(draft, weights.tensors(), AdapterConfig(NAME, FORM, weights.settings()), "")
+    save_adapter(draft, Adapter(NAME, FORM, weights.settings(), weights.tensors()), "")
     facts = {"questions": len(examples), "passages": sum(len(one.gold) for one in examples)}
     return Learned(load_adapter(draft), figures, [MEASURED, facts_table(figures)], facts)
 
@@ -187,7 +187,7 @@ def fit_own(
         if not any(one.gold.any() for one in learned):
             return "", []
         weights = refitted(base, learned, signals)
-        save_adapter(out / name, weights.tensors(), AdapterConfig(NAME, FORM, weights.settings()), ABOUT)
+        save_adapter(out / name, Adapter(NAME, FORM, weights.settings(), weights.tensors()), ABOUT)
         made.append(Configuration(NAME, {"adapter": str(out / name), **({"signals": list(own)} if own else {})}))
     return str(made[2]), [Configuration("corag", {"reranker": str(one)}) for one in made[:2]]
 
@@ -282,7 +282,7 @@ def left_out(examples: Sequence[FusedExample], signals: Sequence[str], out: Path
     names = list(dict.fromkeys(example.kind for example in examples))
     for kind in names if len(names) > 1 else ():
         weights = fitted([one for one in examples if one.kind != kind], signals)
-        save_adapter(out / kind, weights.tensors(), AdapterConfig(NAME, FORM, weights.settings()), ABOUT)
+        save_adapter(out / kind, Adapter(NAME, FORM, weights.settings(), weights.tensors()), ABOUT)
         own = [one for one in examples if one.kind == kind and one.gold.any()]
         late = signals.index(LATE)
         ranked = [ndcg(weights.passages(one.signals), one.gold) for one in own]

@@ -72,7 +72,7 @@ def train_once(config: AdapterTraining, work: str, learn: Callable[[Fit], Learne
                 learned = learn(partial(fit, config, state, run.start(state)))
                 hours = round((time.perf_counter() - start) / 3600, 2)
                 card = _card(config, learned, about, use, hours)
-                save_adapter(folder, learned.adapter.tensors, learned.adapter.config, card)
+                save_adapter(folder, learned.adapter, card)
                 run.log_metrics(learned.figures)
                 run.log_checkpoint(folder, {**learned.figures, "card": card})
             write_atomically(out / RECORD_FILE, json.dumps({"work": work, "figures": learned.figures}, indent=2) + "\n")
@@ -96,7 +96,7 @@ def _card(config: Any, learned: Learned, about: str, use: str, hours: float) -> 
         Section("Training", [Table([*headings, "licence"], rows), _unwrapped(SPLIT), facts_table(facts), command]),
         Section("Licence", [_unwrapped(LICENCE)]),
     ]
-    return Page(learned.adapter.config.name, _unwrapped(about), sections).markdown()
+    return Page(learned.adapter.name, _unwrapped(about), sections).markdown()
 
 
 def _unwrapped(text: str) -> str:

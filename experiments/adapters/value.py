@@ -30,7 +30,7 @@ from corag.errors import DataError
 from corag.models.encoders import TextEncoder
 from corag.models.engine import Float32
 from corag.models.runtime import in_runtime, resolve_device
-from corag.models.trained import AdapterConfig, load_adapter, save_adapter
+from corag.models.trained import Adapter, load_adapter, save_adapter
 from corag.registry import EMBEDDERS
 from corag.registry import tokens as make_tokens
 from corag.rerankers.evidence.hypotheses import Sets, describer, sets_of, weigh
@@ -133,7 +133,7 @@ def _learned(config: ValueTraining, fit: Fit) -> Learned:
     parts, figures = calibrated(parts, calibrated_on, config.seed)
     described = {**parts.settings(), **{name: config.work[name] for name in ("sources", "units", "seed")}}
     draft = Path(config.out) / "draft"  # which rounds to half precision
-    save_adapter(draft, parts.tensors(), AdapterConfig(config.name, FORM, described), "")
+    save_adapter(draft, Adapter(config.name, FORM, described, parts.tensors()), "")
     facts = {
         "questions": len(learned_from),
         "without evidence": sum(not one.num_true for one in learned_from),

@@ -212,10 +212,10 @@ class EvidenceParts:
     def load(cls, folder: str | Path) -> EvidenceParts:
         """Read an adapter; `ModelError` if it is missing, damaged, of another form, or made by another release."""
         adapter = load_adapter(folder, FORM)
-        settings, tensors = adapter.config.settings, adapter.tensors
+        settings, tensors = adapter.settings, adapter.tensors
         try:
             parts = cls(
-                name=adapter.config.name,
+                name=adapter.name,
                 max_size=settings["max_size"],
                 network=Ensemble.from_tensors(tensors),
                 rarity=np.asarray(tensors["rarity"], dtype=np.float64),

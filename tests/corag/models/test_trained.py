@@ -7,21 +7,21 @@ import pytest
 
 from common.storage import read_sealed, seal_again
 from corag.errors import ModelError
-from corag.models.trained import CARD_FILE, CONFIG_FILE, FOLDER, WEIGHTS_FILE, AdapterConfig, load_adapter, save_adapter
+from corag.models.trained import CARD_FILE, CONFIG_FILE, FOLDER, WEIGHTS_FILE, Adapter, load_adapter, save_adapter
 
-CONFIG = AdapterConfig("toy", "linear", {"window_tokens": 288, "names": ["a", "b"]})
+SETTINGS = {"window_tokens": 288, "names": ["a", "b"]}
 
 
 @pytest.fixture
 def folder(tmp_path):
     tensors = {"weight": np.arange(6, dtype=np.float16).reshape(2, 3).T, "bias": np.zeros(0, dtype=np.float32)}
-    save_adapter(tmp_path / "toy", tensors, CONFIG, "# Toy\n")
+    save_adapter(tmp_path / "toy", Adapter("toy", "linear", SETTINGS, tensors), "# Toy\n")
     return tmp_path / "toy"
 
 
 def test_what_was_saved_is_read(folder):
     adapter = load_adapter(folder, "linear")
-    assert adapter.config == CONFIG
+    assert adapter[:3] == ("toy", "linear", SETTINGS)
     assert adapter.tensors["weight"].tolist() == [[0, 3], [1, 4], [2, 5]]
     assert adapter.tensors["weight"].dtype == np.float16
     assert adapter.tensors["bias"].shape == (0,)
@@ -37,7 +37,7 @@ def test_a_bit_that_flipped_is_noticed_anywhere(folder, name):
         with pytest.raises(ModelError, match="toy"):
             load_adapter(folder)
     (folder / name).write_bytes(whole)
-    assert load_adapter(folder).config == CONFIG
+    assert load_adapter(folder).settings == SETTINGS
 
 
 @pytest.mark.parametrize("changes", [{"format_version": 2}, {"base_sha256": "0" * 64}, {"form": "trees"}, None])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.errors import ModelError
-from corag.models.trained import AdapterConfig, load_adapter, save_adapter
+from corag.models.trained import Adapter, load_adapter, save_adapter
 from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
 from corag.rerankers.evidence.reranker import FORM, EvidenceParts, EvidenceReranker, EvidenceScorer, Weights
 from corag.rerankers.evidence.signals import (
@@ -148,7 +148,7 @@ CHUNKS = [Chunk(str(row), text) for row, text in enumerate(TEXTS)]
 def adapter(tmp_path):
     """A valid adapter folder."""
     parts = linear_parts(maxsim=1.0)
-    save_adapter(tmp_path / "toy", parts.tensors(), AdapterConfig("toy", FORM, parts.settings()), "a card")
+    save_adapter(tmp_path / "toy", Adapter("toy", FORM, parts.settings(), parts.tensors()), "a card")
     return tmp_path / "toy"
 
 
@@ -173,6 +173,6 @@ def test_an_adapter_holds_what_was_saved(adapter):
 def test_tensors_of_another_release_are_refused(adapter, tmp_path, tensor, value):
     whole = load_adapter(adapter)
     tensors = {name: held for name, held in {**whole.tensors, tensor: value}.items() if held is not None}
-    save_adapter(tmp_path / "other", tensors, whole.config, "")
+    save_adapter(tmp_path / "other", whole._replace(tensors=tensors), "")
     with pytest.raises(ModelError, match="other"):
         EvidenceParts.load(tmp_path / "other")

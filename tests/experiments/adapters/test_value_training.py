@@ -111,7 +111,7 @@ def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config):
     assert np.isfinite(list(figures.values())).all()
     card = (adapter / "README.md").read_text()
     assert "calibration error" in card and "films" in card
-    assert load_adapter(adapter).config.name == "toy"
+    assert load_adapter(adapter).name == "toy"
     reranker = EvidenceReranker(adapter=adapter, encoder=WordEncoder())
     assert reranker.parts.network.linear.shape[1] == NUM_FEATURES
     whole = Chunk("d", "Film 3\nFilm 3 was made by Dan Orr. It is long.", {"title": "Film 3"})
