@@ -1,21 +1,40 @@
-"""Files that are text: Markdown, plain text and CSV as they are, and JSON lines as fields and their values."""
+"""Files that are text, or hold texts: Markdown, plain text, CSV, JSON lines, mail, notebooks and EPUB books."""
 
 from __future__ import annotations
 
 import csv
+import email
+import email.policy
 import io
 import json
+import posixpath
+import zipfile
+from collections.abc import Mapping
 from dataclasses import replace
+from email.message import EmailMessage
 from itertools import pairwise
 from typing import Any
+from urllib.parse import unquote
 
 from corag.files.lines import joined_words, without_manual_heads, without_running_heads
-from corag.files.markdown import Block, FileText, TextBuilder, read_markdown, sections_of, without_navigation
+from corag.files.markdown import (
+    Block,
+    FileText,
+    TextBuilder,
+    fenced,
+    fields_of,
+    read_markdown,
+    sections_of,
+    without_navigation,
+)
+from corag.files.office import check_archive
 from corag.files.read import MAX_TEXT_BYTES, UnreadableFileError, decode
 
 _DELIMITERS = ",;\t|"
 # What names a row, in this order.
 _TITLES = ("title", "name", "question", "id", "_id")
+_NAMED_FIELDS = ("From", "To", "Date")
+"""Of mail."""
 
 
 def read_md(data: bytes, name: str) -> FileText:
@@ -76,3 +95,89 @@ def read_jsonl(data: bytes, name: str) -> FileText:
 def _field(name: str, value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return f"{name}: {text}" if name else text
+
+
+def read_mail(data: bytes, name: str) -> FileText:
+    """Return the text of mail under its subject; attachments are named. Sender, receivers and date are fields, too."""
+    # In a file of several each begins with a line of its own.
+    parts = [part.partition(b"\n")[2] for part in data[5:].split(b"\n\nFrom ")] if data.startswith(b"From ") else [data]
+    messages = [email.message_from_bytes(part, policy=email.policy.default) for part in parts]
+    if len(messages) > 1:
+        return read_markdown(
+            "\n\n".join(f"## {_subject(one, name)}\n\n{_mail(one)}" for one in messages), name, lines=False
+        )
+    [message] = messages
+    fields = {part.lower(): str(message[part]) for part in _NAMED_FIELDS if message[part]}
+    return read_markdown(_mail(message), name, title=_subject(message, name), lines=False, fields=fields)
+
+
+def _subject(message: EmailMessage, name: str) -> str:
+    return " ".join(str(message["Subject"] or name).split())
+
+
+def _mail(message: EmailMessage) -> str:
+    lines = [f"{part}: {message[part]}" for part in _NAMED_FIELDS if message[part]]
+    body = message.get_body(("plain", "html"))
+    if body is not None and body.get_content_type() == "text/html":
+        from corag.files.web import markdown_of, page_content, parse_html
+
+        text = markdown_of(page_content(parse_html(_payload(body))))
+    else:
+        text = "" if body is None else decode(_payload(body))
+    attached = [part.get_filename() for part in message.iter_attachments()]
+    named = [f"Attached: {', '.join(filter(None, attached))}"] if any(attached) else []
+    return "\n\n".join(["\n".join(lines), text, *named])
+
+
+def _payload(part: Any) -> bytes:
+    content = part.get_content()
+    return content.encode("utf-8", "replace") if isinstance(content, str) else bytes(content)
+
+
+def read_notebook(data: bytes, name: str) -> FileText:
+    """Return the text of a Jupyter notebook: its Markdown, its code, and what the code printed as text."""
+    try:
+        notebook = json.loads(decode(data))
+        cells = notebook["cells"]
+        parts = [part for cell in cells for part in _cell(cell)]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise UnreadableFileError(f"damaged: no notebook of version 4 ({type(error).__name__}: {error})") from error
+    return read_markdown("\n\n".join(parts), name, lines=False)
+
+
+def _cell(cell: Mapping[str, Any]) -> list[str]:
+    source = _joined(cell["source"]).strip()
+    if cell["cell_type"] != "code":
+        return [source]
+    printed = [_joined(one.get("text") or one.get("data", {}).get("text/plain", "")) for one in cell.get("outputs", [])]
+    return [fenced(text) for text in (source, *printed) if text.strip()]
+
+
+def _joined(text: str | list[str]) -> str:
+    return text if isinstance(text, str) else "".join(text)
+
+
+def read_epub(data: bytes, name: str) -> FileText:
+    """Return the text of an EPUB book: its pages in reading order, without its table of contents."""
+    from corag.files.web import markdown_of, page_content, parse_html
+
+    with check_archive(data, "epub"), zipfile.ZipFile(io.BytesIO(data)) as archive:
+        container = parse_html(archive.read("META-INF/container.xml"), "xml")
+        package_path = unquote(container.find("rootfile")["full-path"])
+        package = parse_html(archive.read(package_path), "xml")
+        items = {item.get("id"): item for item in package.find_all("item")}
+        pages = [items[one.get("idref")] for one in package.find_all("itemref") if one.get("idref") in items]
+        folder = posixpath.dirname(package_path)
+        known = set(archive.namelist())
+        texts = []
+        for page in pages:
+            path = posixpath.normpath(posixpath.join(folder, unquote(page.get("href", ""))))
+            if "nav" not in page.get("properties", "").split() and path in known:
+                texts.append(markdown_of(page_content(parse_html(archive.read(path)))))
+        found = {
+            field: package.find(field) or package.find(f"dc:{field}") for field in ("title", "creator", "language")
+        }
+    fields = fields_of({field: element.get_text().strip() for field, element in found.items() if element is not None})
+    title = str(fields.pop("title", ""))
+    text = "\n\n".join(without_running_heads(texts))
+    return read_markdown(text, name, title=title, lines=False, fields=fields)

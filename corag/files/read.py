@@ -65,9 +65,9 @@ READERS: Mapping[str, Reader] = {
     "rst": Reader("corag.files.markup:read_rst", 2, ("docutils", *_PAGES)),
     "asciidoc": Reader("corag.files.markup:read_asciidoc", 2),
     "tex": Reader("corag.files.markup:read_tex", 2, ("pylatexenc",)),
-    "mail": Reader("corag.files.bundles:read_mail", 2),
-    "notebook": Reader("corag.files.bundles:read_notebook", 2),
-    "epub": Reader("corag.files.bundles:read_epub", 3, _PAGES),
+    "mail": Reader("corag.files.plain:read_mail", 2),
+    "notebook": Reader("corag.files.plain:read_notebook", 2),
+    "epub": Reader("corag.files.plain:read_epub", 3, _PAGES),
     "man": Reader("corag.files.web:read_man", 4, ("mandoc", *_PAGES)),
 }
 """Type -> its reader."""

@@ -294,7 +294,7 @@ def _spanned(cell: Any, name: str) -> int:
 
 
 class _Converter(MarkdownConverter):
-    """Converts elements that `to_markdown` has prepared; markdownify looks for a cell's or an item's neighbours."""
+    """Converts elements that `markdown_of` has prepared; markdownify looks for a cell's or an item's neighbours."""
 
     def convert_li(self, el: Any, text: str, parent_tags: set[str]) -> str:
         mark = f"{el['number']}. " if "number" in el.attrs else "- "

@@ -142,9 +142,7 @@ def encoder_of(model: str, placement: Placement) -> BertEncoder:
         return tuple(tokenizer.encode(text.rstrip(), add_special_tokens=False).ids)
 
     return BertEncoder(
-        engine=Engine(
-            torch_forward(loaded[0].auto_model, placement.device), placement.batch_tokens, (model, placement)
-        ),
+        engine=Engine(model, placement, torch_forward(loaded[0].auto_model, placement.device)),
         tokenize=tokenize_with(tokenizer),
         dimension=int(loaded.get_embedding_dimension()),
         head=tuple(special.ids[:first]),

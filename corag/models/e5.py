@@ -196,7 +196,7 @@ class UnigramTokenizer:
 def e5_at(name: str, placement: Placement) -> BertEncoder:
     """Return the encoder at a placement; see `corag.models.encoders.encoder_named`."""
     file = _file()
-    source = EncoderSource("e5-small", WEIGHTS_SHA256, ("attention_mask",), lambda: load_bert(file), file.word_vectors)
+    source = EncoderSource("e5-small", WEIGHTS_SHA256, lambda: load_bert(file), file.word_vectors)
     question, passage = (tuple(ids.tolist()) for ids, _ in file.tokenizer(["query:", "passage:"]))
     return BertEncoder(
         engine=load_engine(source, placement),

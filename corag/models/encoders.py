@@ -261,7 +261,7 @@ def minilm_encoder(role: Role = "embedder", **settings: Any) -> BertEncoder:
 
 def minilm_at(name: str, placement: Placement) -> BertEncoder:
     """Return MiniLM at a placement; `ModelError` if the weights are not the published ones."""
-    source = EncoderSource(name, WEIGHTS_SHA256, ("input_ids", "attention_mask"), _load_minilm)
+    source = EncoderSource(name, WEIGHTS_SHA256, _load_minilm)
     return BertEncoder(
         engine=load_engine(source, placement),
         tokenize=tokenize_with(load_tokenizer(model_folder() / "tokenizer.json")),

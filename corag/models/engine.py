@@ -59,18 +59,17 @@ class EncoderSource(NamedTuple):
 
     name: str
     sha256: str
-    inputs: tuple[str, ...]
     load: Callable[[], Any]
     word_vectors: Callable[[Int64], Float32] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A loaded model that runs rows, padded with id 0, in batches; `used` is recorded when it runs."""
+    """A loaded model that runs rows, padded with id 0, in batches, of which a record is kept."""
 
+    name: str
+    placement: Placement
     forward: Forward
-    max_batch_tokens: int
-    used: tuple[str, Placement] | None = None
     word_vectors: Callable[[Int64], Float32] | None = None
 
     def run(self, ids: Sequence[Int64], *, mean: bool = False) -> Iterator[tuple[Rows, Float32]]:
@@ -79,8 +78,7 @@ class Engine:
         Rows are token ids, special tokens included; with `mean`, the output is the mean of the states of each row.
         Raises as `run_packed`.
         """
-        if self.used is not None:
-            record_use(*self.used)
+        record_use(self.name, self.placement)
 
         def run(rows: Rows) -> Float32:
             tokens, mask = pad([ids[row] for row in rows])
@@ -92,7 +90,7 @@ class Engine:
             with work():
                 return self.forward(inputs, mean)
 
-        return run_packed(run, [len(row) for row in ids], self.max_batch_tokens)
+        return run_packed(run, [len(row) for row in ids], self.placement.batch_tokens)
 
 
 def load_engine(source: EncoderSource, placement: Placement) -> Engine:
@@ -105,7 +103,7 @@ def load_engine(source: EncoderSource, placement: Placement) -> Engine:
             if placement.precision != "fp32":
                 lower_precision(module, placement)
             forward = torch_forward(module, placement.device)
-    return Engine(forward, placement.batch_tokens, (source.name, placement), source.word_vectors)
+    return Engine(source.name, placement, forward, source.word_vectors)
 
 
 # --- Batches ---
@@ -311,9 +309,11 @@ def _converted(source: EncoderSource, openvino: Any, file: Path) -> Any:
     module = source.load()
     with quiet(), warnings.catch_warnings(), without_telemetry(), torch.inference_mode():
         warnings.simplefilter("ignore")  # tracing warns about branches that are constant for these models
-        example = dict.fromkeys(source.inputs, torch.ones((2, 8), dtype=torch.int64))
-        if source.word_vectors is not None:
-            example["inputs_embeds"] = torch.from_numpy(source.word_vectors(np.ones((2, 8), np.int64)))
+        ones = torch.ones((2, 8), dtype=torch.int64)
+        if source.word_vectors is None:
+            example = {"input_ids": ones, "attention_mask": ones}
+        else:
+            example = {"attention_mask": ones, "inputs_embeds": torch.from_numpy(source.word_vectors(ones.numpy()))}
         model = openvino.convert_model(
             module,
             example_input=example,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from corag.text.data import Query, passage_at, passage_of
-from corag.text.documents import Document, passage
+from corag.text.documents import Document
 from corag.text.units import Span, sentences_of
 from corag.text.words import UNSPACED
 from corag.types import Chunk
@@ -78,11 +78,7 @@ def supporting_spans(query: Query, documents: Mapping[str, Document]) -> tuple[S
 
 def sentences(document: Document) -> list[Span]:
     """Return the spans of the sentences, list items, table rows and code blocks of a document."""
-    if not document.text.strip():
-        return []
-    whole = passage(document)
-    body = len(whole.text) - len(document.text)
-    return [(max(0, start - body), end - body) for start, end in sentences_of(whole)]
+    return sentences_of(Chunk(document.id, document.text)) if document.text.strip() else []
 
 
 def support_recall(spans: Sequence[SupportingSpan], chunks: Sequence[Chunk]) -> float | None:
