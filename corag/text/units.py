@@ -513,7 +513,8 @@ class _Blocks:
             self._end()
             rest = self._text[end : end + MAX_CHARACTERS].lstrip(" ")
             if line.strip() == fence and rest[:1] in ("", "\r", "\n") and self._text.find(fence, end) < 0:
-                self._end_cut_fence(span)
+                if self.pieces:  # it ends code of which the beginning is in another chunk
+                    self.pieces[-1] = self.pieces[-1]._replace(span=(self.pieces[-1].span[0], span[1]))
             else:
                 self._fence, self._fence_mark = start, fence
         elif _is_row(line):
@@ -548,11 +549,6 @@ class _Blocks:
             code[-1] = code[-1]._replace(span=(code[-1].span[0], span[1]))
         self.pieces[first:] = code
         self._fence = None
-
-    def _end_cut_fence(self, span: Span) -> None:
-        """Read the marks that end code of which the beginning is in another chunk."""
-        if self.pieces:
-            self.pieces[-1] = self.pieces[-1]._replace(span=(self.pieces[-1].span[0], span[1]))
 
     def _is_below_lead(self, start: int) -> bool:
         """Return whether a line is indented more than the one that leads into what follows it."""
