@@ -5,7 +5,7 @@ section 3): dimensions are reduced, here by PCA and there by UMAP, the Bayesian 
 of components of a Gaussian mixture, and a point belongs to every component that is likely enough. Letters: N points, D
 dimensions.
 
-The tree of an index is in its folder: `tree.json` and `vectors.npy` are the tree, `summaries.jsonl` keeps every
+The tree of an index is in its folder: `tree.npz` is the tree, `summaries.jsonl` keeps every
 summary from the moment that it is written: a build that is killed resumes, and a tree over a changed corpus asks only
 for summaries of what changed around it.
 """
@@ -214,10 +214,6 @@ def update_tree(
             tree = RaptorTree.load(folder)
             if tree.record == record and not tree.num_failed:
                 return tree, False
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"{folder} cannot be made: {error}; check permissions and free space") from error
         tree = build_tree(
             list(index.chunks()),
             CachedEmbedder(embedder),

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from common.checks import check_count
 from corag.errors import IndexMismatchError
 from corag.memory import LRU
@@ -13,9 +15,9 @@ from corag.registry import EMBEDDERS
 from corag.selectors.base import Choice, checked, fill, unscored
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.raptor.build import SUMMARY_TOKENS, build_tree, load_tree
-from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree, most_similar
+from corag.selectors.raptor.tree import SUMMARY, RaptorTree
 from corag.selectors.summarizing import PromptPart, WithSummarizer, joined
-from corag.types import Candidate
+from corag.types import Candidate, FloatArray
 from corag.untrusted import check_untrusted
 
 MAX_OFFERED = 100
@@ -53,12 +55,11 @@ class Raptor(WithSummarizer):
         """Return what `select` chooses from: the nodes of a given tree, best first, or the candidates."""
         if self._tree is None:
             return super().prepared(passages)
-        nodes = self._ranked(self._tree, passages.query)[:MAX_OFFERED]
-        vector = self.cached_embedder.vectors([passages.query], query=True)[0]
-        cosines = (self._tree.vectors_of(nodes) @ vector).clip(-1, 1).tolist() if nodes else []
+        tree, vector, rows = self._tree, *self._ranked(self._tree, passages.query)
+        cosines = (tree.vectors[rows[:MAX_OFFERED]] @ vector).clip(-1, 1).tolist()
         offered = [
-            Candidate(node.as_chunk(), cosine, embedder=self._tree.embedder, rank=rank)
-            for rank, (node, cosine) in enumerate(zip(nodes, cosines, strict=True))
+            Candidate(tree.nodes[row].as_chunk(), cosine, embedder=tree.embedder, rank=rank)
+            for rank, (row, cosine) in enumerate(zip(rows, cosines, strict=False))
         ]
         return super().prepared(SelectionProblem(passages.query, offered, passages.tokens, passages.budget_tokens))
 
@@ -78,19 +79,23 @@ class Raptor(WithSummarizer):
             return unscored(problem, order, trace)
         positions = {chunk.id: index for index, chunk in enumerate(problem.chunks)}
         parts: dict[str, PromptPart] = {}
-        for node in self._ranked(tree, problem.query):
+        for node in (tree.nodes[row] for row in self._ranked(tree, problem.query)[1]):
             members = tuple(positions[source] for source in node.sources if source in positions)
             if members:
                 # A summary of one chunk may be that chunk again.
                 parts.setdefault(node.text, PromptPart(node.text, members, "summary" if node.layer else "original"))
         return joined(problem, list(parts.values()), self.tokenizer, trace)
 
-    def _ranked(self, tree: RaptorTree, query: str) -> list[Node]:
-        """Return the nodes of a tree that have a text, in the order in which they are tried."""
+    def _ranked(self, tree: RaptorTree, query: str) -> tuple[FloatArray, list[int]]:
+        """Return the question's vector, `[D]`, and the nodes of a tree that have a text, most similar to it first.
+
+        Ties go to the lower layer.
+        """
         if tree.embedder != (name := self.cached_embedder.name):
             raise IndexMismatchError(f"expected the tree's embedder {tree.embedder!r}, got {name!r}; use the former")
         vector = self.cached_embedder.vectors([query], query=True)[0]
-        return [node for node in most_similar(tree, vector) if node.text.strip()]
+        ranking = np.argsort(-(tree.vectors @ vector.astype(tree.vectors.dtype)), kind="stable")
+        return vector, [row for row in ranking.tolist() if tree.nodes[row].text.strip()]
 
     def _tree_over(self, problem: SelectionProblem) -> RaptorTree:
         # Questions about one document have the same candidates in another order: they share a tree.

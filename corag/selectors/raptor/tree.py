@@ -1,13 +1,14 @@
-"""The tree: nodes with vectors, kept as JSON and a NumPy file; how it is searched; where the tree of an index is."""
+"""The tree: nodes with vectors, kept in one file of NumPy; where the tree of an index is."""
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -21,8 +22,8 @@ from corag.types import Chunk, FloatArray
 
 FOLDER = "raptor"
 """The tree's folder in that of its index."""
-TREE_FILE = "tree.json"
-"""The file that a whole tree has; written last."""
+TREE_FILE = "tree.npz"
+"""The tree's file: `vectors`, and `tree`, the rest as JSON."""
 
 
 def tree_file(uri: str | Path) -> Path | None:
@@ -50,7 +51,7 @@ def tree_setting(selector: object, index: object) -> dict[str, Any]:
     return {"tree": str(uri)} if isinstance(uri, str | Path) and tree_file(uri) is not None else {}
 
 
-VERSION = 1
+VERSION = 2
 
 SUMMARY = "summary/"
 """What ids of summaries begin with, and ids of chunks do not."""
@@ -101,11 +102,6 @@ class RaptorTree:
     num_failed: int = 0
     record: Mapping[str, Any] = field(default_factory=dict)
 
-    @cached_property
-    def positions(self) -> Mapping[str, int]:
-        """Index of each node, by id."""
-        return {node.id: position for position, node in enumerate(self.nodes)}
-
     @property
     def num_layers(self) -> int:
         """Number of layers, with that of the chunks."""
@@ -115,13 +111,8 @@ class RaptorTree:
         """Return the nodes of a layer."""
         return [node for node in self.nodes if node.layer == number]
 
-    def vectors_of(self, nodes: Sequence[Node]) -> FloatArray:
-        """Return the vectors of some nodes, `[len(nodes), D]`."""
-        return self.vectors[[self.positions[node.id] for node in nodes]]
-
     def save(self, folder: str | Path) -> None:
-        """Write the tree into a folder, its JSON last; `DataError` if it cannot be written."""
-        target = Path(folder)
+        """Write the tree into a folder; `DataError` if it cannot be written."""
         content = {
             "version": VERSION,
             "embedder": self.embedder,
@@ -129,13 +120,9 @@ class RaptorTree:
             "record": dict(self.record),
             "nodes": [asdict(node) for node in self.nodes],
         }
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-            (target / TREE_FILE).unlink(missing_ok=True)
-            np.save(target / "vectors.npy", self.vectors, allow_pickle=False)
-            write_atomically(target / TREE_FILE, to_json(content))
-        except OSError as error:
-            raise DataError(f"the tree cannot be written to {target}: {error}; give a folder that can") from error
+        file = io.BytesIO()
+        np.savez(file, vectors=self.vectors, tree=np.frombuffer(to_json(content).encode(), dtype=np.uint8))
+        write_atomically(Path(folder) / TREE_FILE, file.getvalue())
 
     @classmethod
     def load(cls, folder: str | Path) -> RaptorTree:
@@ -148,22 +135,16 @@ class RaptorTree:
         source = Path(folder)
         require_inside(source, ["."])
         try:
-            content = json.loads((source / TREE_FILE).read_text(encoding="utf-8"))
+            with np.load(source / TREE_FILE, allow_pickle=False) as file:
+                vectors, content = file["vectors"], json.loads(file["tree"].tobytes())
             if content["version"] != VERSION:
                 raise IndexMismatchError(f"the tree in {source} is of version {content['version']!r}; build it anew")
             nodes = tuple(
                 Node(**{**row, "children": tuple(row["children"]), "sources": tuple(row["sources"])})
                 for row in content["nodes"]
             )
-            vectors = np.load(source / "vectors.npy", allow_pickle=False)
             if vectors.ndim != 2 or len(vectors) != len(nodes):
                 raise ValueError(f"{len(nodes)} nodes have vectors of the shape {vectors.shape}")
-            return cls(nodes, vectors, content["embedder"], content["num_failed"], content.get("record", {}))
-        except (OSError, EOFError, ValueError, KeyError, TypeError, RecursionError) as error:
+            return cls(nodes, vectors, content["embedder"], content["num_failed"], content["record"])
+        except (OSError, EOFError, BadZipFile, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{source} holds no whole tree: {error}; build it anew") from error
-
-
-def most_similar(tree: RaptorTree, query: FloatArray) -> list[Node]:
-    """Return all nodes of all layers, most similar to the query's unit vector `[D]` first; ties go to the lower one."""
-    ranking = np.argsort(-(tree.vectors @ query.astype(tree.vectors.dtype)), kind="stable")
-    return [tree.nodes[index] for index in ranking.tolist()]
