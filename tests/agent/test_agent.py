@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 import agent
 from agent import AgentConfig, Configuration, ConfigurationAgent, Ranges
 from common.configuration import parse
-from common.errors import ModelError
+from common.errors import InputError, ModelError
 from tests.agent.worlds import DIM, RANGES, random_agent, random_weights, toy_config
 from tests.paths import ROOT
 
@@ -77,6 +77,12 @@ def test_a_checkpoint_has_configurations_as_they_are_spelled():
     written = config.to_dict()
     assert written["configurations"][0] == 'corag(unit=passage, search={"iterations": 4})'
     assert AgentConfig.from_dict(json.loads(json.dumps(written))) == config
+
+
+@pytest.mark.parametrize("names", [(), ("a", "a"), ("a", " "), ["a"], ("a", 3)])
+def test_names_of_configurations_are_checked(names):
+    with pytest.raises(InputError, match="configurations"):
+        AgentConfig(names, "a")
 
 
 def test_a_prediction_worked_by_hand():

@@ -1,5 +1,7 @@
 """The contract of selectors for every registered one; what each chooses by, for one question and for many."""
 
+from itertools import product
+
 import pytest
 
 import corag
@@ -55,13 +57,16 @@ def test_what_only_ranks_needs_no_cosines(name, kind):
         assert list(ranked.trace.chunk_similarities) == [given[name] for name in ranked.ids]
 
 
-@pytest.mark.parametrize("kind", ["rank", None])
-@pytest.mark.parametrize("name", COMPARING)
+OTHERS = [*product(COMPARING, ("rank", None)), *product(("similarity-cutoff", "mmr"), ("score",))]
+"""Selectors, and kinds of similarities that are of no use to them."""
+
+
+@pytest.mark.parametrize(("name", "kind"), OTHERS)
 def test_what_compares_similarities_computes_them(name, kind):
     vectors = HashEmbedder().embed(["a?", *TEXTS])
     cosines = (vectors[1:] @ vectors[0]).astype(float).tolist()
-    told = corag.selector(name, tokenizer=CHARACTERS).select("a?", offer(*TEXTS, similarities=cosines), 40)
     selector = corag.selector(name, embedder=HashEmbedder(), tokenizer=CHARACTERS)
+    told = selector.select("a?", offer(*TEXTS, similarities=cosines), 40)
     computed = selector.select("a?", given_by(kind), 40)
     assert (computed.ids, computed.value) == (told.ids, pytest.approx(told.value, abs=1e-6))
     # What is given is preferred to what it would compute.

@@ -29,6 +29,8 @@ def test_full_takes_what_fits_in_the_given_order():
     assert ids("full") == ("c0", "c1", "c2", "c3")
     # 4 + 2 + 4 + 2 + 4 characters.
     assert ids("full", 16) == ("c0", "c1", "c2")
+    assert "(the cheapest costs 2)" in corag.selector("full").select("a?", POOL, 1).trace.reason
+    assert "took none of the 4" in corag.selector("top-tokens", num_tokens=1).select("a?", POOL, 100).trace.reason
     # Together two cost 100, though 16 each.
     squared = CallableCounter(lambda text: len(text) ** 2)
     assert corag.selector("full", tokenizer=squared).select("a?", POOL, 50).ids == ("c0",)
