@@ -22,7 +22,6 @@ from common.errors import InputError, ModelError
 from common.storage import CONFIG_FILE, read_sealed, replace_folder, sealed
 
 WEIGHTS_FILE, CARD_FILE = "model.safetensors", "README.md"
-PICKLE_SUFFIXES = frozenset({".pkl", ".pickle", ".pth", ".pt", ".ckpt", ".bin"})
 
 
 def save(
@@ -48,16 +47,9 @@ def load(path: str | Path) -> ConfigurationAgent:
     """Return the agent of a checkpoint folder, ready to predict on the CPU without torch.
 
     Raises:
-        ModelError: The folder or one of its files is missing, damaged, a pickle, or does not fit together.
+        ModelError: The folder or one of its files is missing, damaged, or does not fit together.
     """
     path = Path(path)
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
-    if not (path / WEIGHTS_FILE).is_file() and (
-        pickles := [file for file in files if file.suffix in PICKLE_SUFFIXES and file.is_file()]
-    ):
-        raise ModelError(
-            f"{pickles[0]} may be a pickle, which can run code when read; give the weights as {WEIGHTS_FILE}"
-        )
     if not (path / CONFIG_FILE).is_file():
         raise ModelError(f"{path} lacks {CONFIG_FILE}; give the whole folder, of a training {path / 'checkpoint'}")
     try:

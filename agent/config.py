@@ -170,21 +170,16 @@ class AgentConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AgentConfig:
         """Return the configuration that `to_dict` wrote; an `InputError` if it is damaged."""
-        fields = _fields(cls, "config", values)
-        if fields.get("ranges") is not None:
-            fields["ranges"] = Ranges(**_fields(Ranges, "ranges", fields["ranges"]))
-        return cls(**fields)
+        try:
+            fields = _with_tuples(values)
+            if fields.get("ranges") is not None:
+                fields["ranges"] = Ranges(**_with_tuples(fields["ranges"]))
+            return cls(**fields)
+        except (TypeError, AttributeError) as error:
+            raise InputError(f"the settings are not those of an agent: {error}") from error
 
 
-def _fields(cls: type, where: str, values: object) -> dict[str, Any]:
-    """Return `values` with lists turned into tuples, if its keys are fields of `cls` and all without a default."""
-    if not isinstance(values, Mapping):
-        raise InputError(f"{where} must be a mapping of settings, got {values!r}")
-    known = {field.name: field.default is dataclasses.MISSING for field in dataclasses.fields(cls)}
-    needed = {name for name, is_needed in known.items() if is_needed}
-    for problem, keys in (("unknown", set(values) - set(known)), ("missing", needed - set(values))):
-        if keys:
-            raise InputError(f"{where} has {problem} keys {sorted(keys)}; it needs {sorted(needed)} of {sorted(known)}")
+def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 

@@ -25,7 +25,7 @@ def exhaustive(
     *,
     max_orders: int = 200_000,
     ordered: bool = True,
-    report: Callable[[int, int], None] = lambda done, total: None,
+    check: Callable[[], object] = lambda: None,
 ) -> SearchResult:
     """Score every feasible order and return the one of highest value.
 
@@ -38,8 +38,7 @@ def exhaustive(
         max_length: Most candidates in an order.
         max_orders: Most orders that may be scored; counted before anything is.
         ordered: False scores one ascending order per set, for scorers to which order does not matter.
-        report: Called with (orders scored, orders in all) before the first batch and after each, and with (0, 0) while
-            they are counted; what it raises stops the work.
+        check: Called while orders are counted, and before each batch; what it raises stops the work.
 
     Raises:
         InputError: An argument or the scorer's answer breaks a rule, or there are too many orders.
@@ -48,8 +47,7 @@ def exhaustive(
     check_count("max_length", max_length)
     costs, budget = checked_problem(costs, budget)
     space = OrderSpace(costs, budget, max_length)
-    total = space.count(max_orders, ordered=ordered, check=lambda: report(0, 0))
-    if total is None:
+    if space.count(max_orders, ordered=ordered, check=check) is None:
         raise InputError(
             f"more than max_orders={max_orders} orders of up to {max_length} of {len(costs)} candidates fit; raise "
             "max_orders, lower max_length, offer fewer candidates or use a smaller budget"
@@ -59,7 +57,7 @@ def exhaustive(
     num_scored = 0
     incumbents: list[Order] = []
     for rows in space.blocks(BATCH_SIZE, ordered=ordered):
-        report(num_scored, total)
+        check()
         orders = [space.order(row) for row in rows]
         values = checked_values(score_orders(orders), orders)
         tied = np.flatnonzero(values == values.max())
@@ -69,7 +67,6 @@ def exhaustive(
         best = min(best, (-float(values[first]), int(costs[list(order)].sum()), len(order), order))
         num_scored += len(orders)
         incumbents.append(best[-1])
-    report(total, total)
     value = -best[0] if incumbents else 0.0
     return SearchResult(
         order=best[-1],

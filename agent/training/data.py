@@ -43,16 +43,11 @@ class TrainingTable:
     settings: Float32 | None = None
 
     def __post_init__(self) -> None:
-        label = np.asarray(self.label)
-        if label.dtype.kind != "i" or label.ndim != 1:
-            raise InputError(f"label must hold indices, [n], got {label.dtype} of shape {label.shape}")
-        object.__setattr__(self, "label", np.ascontiguousarray(label, dtype=np.int64))
-        for name, axes in (("features", 2), ("weight", 1), ("quality", 2), ("settings", 2)):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, _float_array(name, getattr(self, name), axes))
         for name, array in self.arrays.items():
-            if len(array) != len(self.ids):
-                raise InputError(f"{name} has {len(array)} rows for {len(self.ids)} ids; give one per question")
+            dtype = np.int64 if name == "label" else np.float32
+            object.__setattr__(self, name, np.ascontiguousarray(array, dtype=dtype))
+            if len(array) != len(self.ids) or not np.isfinite(array).all():
+                raise InputError(f"{name} has {len(array)} rows; give {len(self.ids)}, one for each id, all finite")
         for name in ("label", "weight"):
             if (getattr(self, name) < 0).any():
                 raise InputError(f"{name} must be at least 0, got {getattr(self, name).min()}")
@@ -102,16 +97,6 @@ class TrainingTable:
         chosen = np.arange(len(self))[rows]
         kept: dict[str, Any] = {name: array[chosen] for name, array in self.arrays.items()}
         return replace(self, ids=tuple(self.ids[row] for row in chosen), **kept)
-
-
-def _float_array(name: str, values: object, axes: int) -> Float32:
-    try:
-        array = np.ascontiguousarray(values, dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be an array of numbers: {error}") from error
-    if array.ndim != axes or not np.isfinite(array).all():
-        raise InputError(f"{name} must have {axes} axes and be finite, got shape {array.shape}")
-    return array
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,8 +42,7 @@ class Naive(RerankingSelector):
 class Upper(RerankingSelector):
     """Scores every ordered combination of a few chunks: the best possible value, at the cost of scoring everything.
 
-    The paper's CORAG Upper: fewer than six chunks. Orders are made and scored batch by batch; no value is kept. Long
-    runs report to `corag.ambient`, which commands show.
+    The paper's CORAG Upper: fewer than six chunks. Orders are made and scored batch by batch; no value is kept.
 
     Args:
         max_length: The most chunks of a combination.
@@ -60,7 +59,7 @@ class Upper(RerankingSelector):
         scorer = self._scorer(problem)
         found = search.exhaustive(
             problem.costs, scorer.passing, problem.capacity, self.max_length, max_orders=self.max_orders,
-            ordered=scorer.order_matters, report=lambda done, total: check_cancelled(),
+            ordered=scorer.order_matters, check=check_cancelled,
         )  # fmt: skip
         counts = {"orders_scored": found.num_scored, "scorer_calls": found.num_calls}
         return self._scored(problem, found.order, found.value, **counts)

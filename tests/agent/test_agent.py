@@ -160,14 +160,6 @@ def test_an_edited_card_is_sealed_again(folder):
     assert agent.load(folder).config == toy_config()
 
 
-@pytest.mark.parametrize("suffix", [".pkl", ".bin"])
-def test_a_pickle_is_refused(folder, suffix):
-    pickle_file = (folder / "model.safetensors").rename(folder / f"model{suffix}")
-    for path in (folder, pickle_file):
-        with pytest.raises(ModelError, match="pickle"):
-            agent.load(path)
-
-
 def test_an_agent_comes_from_the_hub(folder, monkeypatch):
     asked = []
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **settings: asked.append(name) or str(folder))

@@ -72,14 +72,14 @@ class EnoughError(Exception):
 def test_counting_and_scoring_orders_without_end_stops_in_little_memory(costs, num_blocks):
     calls = count()
 
-    def check(*_):
+    def check():
         if next(calls) == 300:
             raise EnoughError
 
     tracemalloc.start()
     try:
         with pytest.raises(EnoughError):
-            exhaustive(costs, HashScorer(0), 20, 20, max_orders=10**18, report=check)
+            exhaustive(costs, HashScorer(0), 20, 20, max_orders=10**18, check=check)
         assert sum(map(len, islice(make((costs, 20)).blocks(4096), num_blocks))) == num_blocks * 4096
         assert tracemalloc.get_traced_memory()[1] < 100e6
     finally:
