@@ -34,10 +34,6 @@ _MARK = re.compile(r'(?:^|(?<=[=,(\[{:]))\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*")|(?P
 _SECRET = re.compile(r"\bapi[-_]?key\s*=|://[^\s/?#]*@", re.IGNORECASE)
 
 
-class SpellingError(InputError):
-    """A text spells no part; the message is the reason alone, without the text."""
-
-
 class Configuration(str):
     """A part with its settings, which is also the text that spells it.
 
@@ -51,7 +47,8 @@ class Configuration(str):
 
     def __new__(cls, name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Self:
         """Spell a configuration."""
-        made = super().__new__(cls, write(name, settings))
+        listed = ", ".join(f"{key}={write_value(value)}" for key, value in settings.items())
+        made = super().__new__(cls, f"{name}({listed})" if listed else name)
         made.name, made.settings = name, MappingProxyType(dict(settings))
         return made
 
@@ -111,41 +108,31 @@ def parse(part: object) -> Configuration:
             "environment: set OPENAI_API_KEY or OLLAMA_API_KEY; for an address with a user and a password set "
             "OPENAI_BASE_URL or OLLAMA_HOST"
         )
-    try:
-        return Configuration(*read(part))
-    except SpellingError as error:
-        raise InputError(f"{part!r:.300} {error}") from None
+    name, opened, rest = part.strip().partition("(")
+    settings: dict[str, Any] = {}
+    is_valid = not opened or (bool(name.strip()) and rest.endswith(")"))
+    for setting in split(rest[:-1]) if opened and is_valid else ():
+        key, _, value = (side.strip() for side in setting.partition("="))
+        key = key.replace("-", "_")
+        is_valid &= key.isidentifier() and bool(value) and key not in settings
+        settings[key] = _value(value)
+    if not is_valid:
+        raise InputError(f"{part!r:.300} is not a part with settings; {FORM}, each key once")
+    return Configuration(name.strip(), settings)
 
 
 def split_parts(parts: str | Iterable[str] | None) -> list[Configuration]:
     """Return each part of a list, or of a text that separates them by commas."""
     if isinstance(parts, Configuration):
         return [parts]
-    try:
-        return [parse(part) for part in (split(parts) if isinstance(parts, str) else parts or ())]
-    except SpellingError as error:
-        raise InputError(f"{parts!r:.200} {error}") from None
-
-
-def read(text: str) -> tuple[str, dict[str, Any]]:
-    """Return the name and the settings of a part; a `SpellingError` if the text spells none."""
-    name, opened, rest = text.strip().partition("(")
-    if not opened:
-        return name, {}
-    settings: dict[str, Any] = {}
-    is_valid = bool(name.strip()) and rest.endswith(")")
-    for setting in split(rest[:-1]) if is_valid else ():
-        key, _, value = (side.strip() for side in setting.partition("="))
-        key = key.replace("-", "_")
-        is_valid &= key.isidentifier() and bool(value) and key not in settings
-        settings[key] = _value(value)
-    if not is_valid:
-        raise SpellingError(f"is not a part with settings; {FORM}, each key once")
-    return name.strip(), settings
+    return [parse(part) for part in (split(parts) if isinstance(parts, str) else parts or ())]
 
 
 def split(text: str) -> Iterator[str]:
-    """Yield what is between commas that are neither in quotes nor in brackets; nothing empty."""
+    """Yield what is between commas that are neither in quotes nor in brackets; nothing empty.
+
+    A quotation mark or a bracket without its partner is an `InputError`.
+    """
     begin, depth = 0, 0
     for mark in _MARK.finditer(text):
         if mark["quoted"]:
@@ -159,9 +146,9 @@ def split(text: str) -> Iterator[str]:
                 yield text[begin : mark.start()].strip()
             begin = mark.end()
     if depth:
-        raise SpellingError(
-            f"has a quotation mark or a bracket without its partner, or more than {MOST_NESTED} within each other; "
-            f"{FORM}"
+        raise InputError(
+            f"{text!r:.200} has a quotation mark or a bracket without its partner, or more than {MOST_NESTED} within "
+            f"each other; {FORM}"
         )
     if text[begin:].strip():
         yield text[begin:].strip()
@@ -172,12 +159,6 @@ def spelling(part: object) -> str:
     if type(part).__str__ is not object.__str__:
         return str(part)
     return str(getattr(part, "name", None) or type(part).__name__)
-
-
-def write(name: str, settings: Mapping[str, Any]) -> str:
-    """Return the spelling of a part."""
-    listed = ", ".join(f"{key}={write_value(value)}" for key, value in settings.items())
-    return f"{name}({listed})" if listed else name
 
 
 def write_value(value: Any) -> str:
@@ -210,5 +191,5 @@ def _value(text: str) -> Any:
 def _reads_as_written(text: str) -> bool:
     try:
         return bool(text) and text.isprintable() and [*split(text)] == [text] and _value(text) == text
-    except SpellingError:
+    except InputError:
         return False

@@ -232,7 +232,11 @@ class BudgetedSelector(Part):
         A given `choice` is checked like any other, and replaced if it does not fit.
         """
         started = time.perf_counter()
-        warn_if_few_fit(problem)
+        if len(problem.chunks) >= 3 and 3 * np.quantile(problem.costs, 0.25) > problem.capacity:
+            warn_once(
+                "fewer than three candidates fit together in the budget, so there is little to choose; raise the "
+                "budget, or cut smaller chunks (corag index --max_tokens)"
+            )
         if choice is None:
             choice = self._choose_many([problem])[0] if problem.chunks else Choice(())
         chosen = self._respend_savings(problem, self._fit_to_budget(problem, choice))
@@ -427,15 +431,6 @@ def arranged(chunks: Sequence[Chunk], order: PromptOrder) -> list[int]:
         first = {document: row for row, (document, *_) in reversed([*enumerate(ranges)])}
         return sorted(rows, key=lambda row: (first[ranges[row][0]], ranges[row][1]))
     return rows
-
-
-def warn_if_few_fit(problem: SelectionProblem) -> None:
-    """Log a warning, once, if three candidates of lower-quartile cost exceed it together."""
-    if len(problem.chunks) >= 3 and 3 * np.quantile(problem.costs, 0.25) > problem.capacity:
-        warn_once(
-            "fewer than three candidates fit together in the budget, so there is little to choose; raise the budget, "
-            "or cut smaller chunks (corag index --max_tokens)"
-        )
 
 
 def finite_numbers(name: str, values: ArrayLike) -> FloatArray:

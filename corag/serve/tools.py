@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import textwrap
 from bisect import bisect
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -144,15 +143,18 @@ def instructions(service: Service) -> str:
 
 
 class _Server(MCPServer[Any]):
-    """An MCP server that says which argument is wrong, in words for an assistant."""
+    """An MCP server whose errors are in words for an assistant: what is wrong, or which argument."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            if not isinstance(error.__cause__, ValidationError):
+            cause = error.__cause__
+            if isinstance(cause, CoragError):
+                raise ToolError(f"Error executing tool {name}: {cause}") from error
+            if not isinstance(cause, ValidationError):
                 raise
-            wrong = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.__cause__.errors())
+            wrong = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in cause.errors())
             raise ToolError(f"the arguments of {name} do not fit; {'; '.join(wrong)}") from error
 
 
@@ -161,16 +163,6 @@ def make_tools(service: Service) -> MCPServer[Any]:
     server: MCPServer[Any] = _Server("corag", version=corag.__version__, instructions=instructions(service))
     replies = Replies(service)
 
-    def explained(reply: Callable[..., str]) -> Callable[..., str]:
-        @wraps(reply)
-        def called(*args: Any, **given: Any) -> str:
-            try:
-                return reply(*args, **given)
-            except CoragError as error:  # an assistant sees the message
-                raise ToolError(str(error)) from error
-
-        return called
-
     for tool in (replies.select_context, replies.fetch):
-        server.add_tool(explained(tool), structured_output=False)
+        server.add_tool(tool, structured_output=False)
     return server
