@@ -3,6 +3,8 @@
 Its other figures are held by the golden selections, of which each changes some.
 """
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from corag.errors import ModelError
 from corag.models.trained import Adapter, load_adapter, save_adapter
 from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
-from corag.rerankers.evidence.reranker import FORM, EvidenceParts, EvidenceReranker, EvidenceScorer, Weights
+from corag.rerankers.evidence.reranker import FORM, EvidenceParts, EvidenceReranker, EvidenceScorer, Weights, gelu
 from corag.rerankers.evidence.signals import (
     FLAGS,
     PAIRS,
@@ -92,6 +94,11 @@ def test_all_sets_up_to_the_size_are_hypotheses(num_candidates, max_size, expect
     assert all(tuple(sorted(chosen)) == chosen for chosen in found.sets)
     for chosen, members in zip(found.sets, found.members, strict=True):
         assert tuple(np.flatnonzero(members)) == chosen
+
+
+def test_gelu_is_near_its_definition():
+    x = np.linspace(-5, 5, 201, dtype=np.float32)
+    np.testing.assert_allclose(gelu(x), x / 2 * (1 + np.vectorize(math.erf)(x / np.sqrt(2))), atol=1e-3)
 
 
 WEIGHTS = Weights(temperature=1.0, share=0.5, slope=2.0, offset=-1.0)

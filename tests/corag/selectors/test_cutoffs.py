@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+import sys
 from typing import get_args
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
+from corag.errors import MissingExtraError
 from corag.selectors.adaptive_k import largest_gap_cutoff
 from corag.selectors.car import (
     Method,
@@ -156,6 +158,15 @@ def test_every_clusterer_tries_the_settings_of_the_paper(method):
     found = list(partitions(chain(np.sort(np.random.default_rng(0).random(10))), method))
     assert len(found) == SETTINGS[method]
     assert all(labels.shape == (10,) and labels.dtype == np.int64 for _, labels in found)
+
+
+def test_both_kinds_of_k_means_are_solved_without_scikit_learn(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
+    points = chain([0.0, 0.1, 0.5, 0.6, 1.0])
+    for method in ("kmeans", "bisecting-kmeans"):
+        assert len(list(partitions(points, method))) == 1
+        with pytest.raises(MissingExtraError):
+            list(partitions(points, method, solver="scikit-learn"))
 
 
 SIZES = st.sampled_from([(1, 1), (1, 20), (3, 20), (2, 5), (3, 3)])
