@@ -47,6 +47,7 @@ def test_a_search_is_a_mapping_and_is_spelled():
 def test_a_reranker_that_reads_every_order_is_asked_about_few():
     reader, from_words = (Corag(reranker=one).select("who?", POOL, 40).trace for one in (HashReranker(), "bm25"))
     assert (reader.policy, from_words.policy) == ("bayesian", "paper")
+    assert (from_words.iterations, from_words.exploration) == (40, 0.001)
 
 
 def test_without_an_agent_the_best_single_configuration_holds():
