@@ -57,8 +57,7 @@ def python(*arguments, path, cwd):
 
 LEFT_OUT = ("experiments/figures/", "experiments/results/")
 NOTEBOOK = (
-    "experiments/LOG.md", "experiments/records.jsonl", "experiments/protocol/register.jsonl",
-    "experiments/protocol/answers.yaml",
+    "experiments/LOG.md", "experiments/protocol/register.jsonl", "experiments/protocol/answers.yaml",
 )  # fmt: skip
 
 
