@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,9 +20,9 @@ from corag.cli.console import progress, say, stderr
 from corag.memory import clear_caches
 from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
 from corag.text.chunking import ChunkConfig
-from corag.text.data import NO_SPLIT, DataFolder, Query
+from corag.text.data import NO_SPLIT, DataFolder
 from experiments.data.config import comma_separated
-from experiments.data.pools import Pool, content_hash, open_pool, sample_questions
+from experiments.data.pools import Pool, content_hash, open_pool, pool_name, sample_questions
 from experiments.data.splits import HELD_OUT, default_split, document_groups, held_out, questions_of
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import VERDICT, with_claims
@@ -30,7 +31,7 @@ from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words, evid
 from experiments.evaluation.parts import Parts, checkpoint_hash
 from experiments.evaluation.rankings import RETRIEVER, Measures, Rankings, mean_of, ranking_of, write_runs
 from experiments.protocol.held_out import look, sealed_questions
-from experiments.report.comparison import results_page, terminal_page
+from experiments.report.comparison import results_page
 from experiments.report.measures import OF_ANSWERS, OF_TIME, Row, summaries
 from experiments.report.results import Result
 from experiments.run.journal import PAGE, RESULT, Journal, fingerprint, finished_record, output_file, versions
@@ -57,12 +58,8 @@ def show(config: EvaluateConfig) -> None:
     """Compare methods, and show what came of it; a setting that no method takes is an `InputError`."""
     config.check_used()
     results = compare(config)
-    if config.several and not config.quiet:
-        results_page(results, title=TITLE).show()
-    elif not config.quiet:
-        [[result]] = results.values()
-        title = f"{config.data}, {result.record['split']}: {result.questions} questions, {config.budget} tokens"
-        terminal_page(result, title).show()
+    if not config.quiet:
+        results_page(results, title=TITLE, curves=False).show()
     if config.out is not None:
         say(f"written to {config.out}", stderr())
 
@@ -85,9 +82,8 @@ def compare(config: EvaluateConfig) -> Mapping[str, list[Result]]:
     write_atomically(file.with_suffix(".md"), page.markdown())
     for name, of_set in results.items():
         for result in of_set:
-            figures = {row["method"]: row for row in result.record["methods"]}
-            label, settings = f"{name}-{result.budget}", settings_of(config)
-            log_run("evaluate", config, out, label, settings, figures, group=out.stem, pages={"report": page.html()})
+            label, pages = f"{name}-{result.budget}", {"report": page.html()}
+            log_run("evaluate", config, out, label, settings_of(config), result.methods, group=out.stem, pages=pages)
     return results
 
 
@@ -182,31 +178,25 @@ class SetRun:
         """Record a row for each budget, question and method, and the models that ran."""
         step = max(1, getattr(self._parts.prompted, "max_concurrent", 1))
         total = len(self.budgets) * len(self._queries)
-        jobs: list[tuple[int, list[Query]]] = []
-        for begin in range(0, len(self._queries), step):
-            for budget in self.budgets:
+        with progress(self.name, quiet=self.config.quiet) as report:
+            for begin, budget in product(range(0, len(self._queries), step), self.budgets):
+                report(begin * len(self.budgets), total)
                 batch = self._queries[begin : begin + step]
                 batch = [query for query in batch if f"{budget} {query.id}" not in journal.units]
-                jobs += [(budget, batch)] if batch else []
-        done = total - sum(len(batch) for _, batch in jobs)
-        with progress(self.name, quiet=self.config.quiet) as report:
-            report(done, total)
-            for budget, batch in jobs:
-                questions = [(query, self._pool.candidates(query)) for query in batch]
+                if not batch:
+                    continue
+                measuring = Measuring(
+                    self._methods.selectors, self._parts.budget(budget), self._parts, self._folder.documents
+                )
                 with recording() as models:
-                    rows_by_query = self._measuring(budget).rows(questions)
+                    rows_by_query = measuring.rows([(query, self._pool[query.id]) for query in batch])
                 # Those of an earlier, interrupted run stay.
                 before = journal.units.get(MODELS, [])
                 if (known := merge_records([before, embedded, models()])) != before:
                     journal.add(MODELS, known)
                 for query, rows in zip(batch, rows_by_query, strict=True):
                     journal.add(f"{budget} {query.id}", rows)
-                done += len(batch)
-                report(done, total)
-
-    def _measuring(self, budget: int) -> Measuring:
-        parts, documents = self._parts, self._folder.documents
-        return Measuring(self._methods.selectors, parts.budget(budget), parts, documents=documents)
+            report(total, total)
 
     def _times(self, journal: Journal, budget: int) -> Mapping[str, Mapping[str, Row]]:
         """Return the milliseconds of selections by question and method; a method that fails has none.
@@ -225,7 +215,7 @@ class SetRun:
                 # The first selection of each method loads its models, and does not count.
                 for done, query in enumerate([timed[0], *timed]):
                     rows = {
-                        name: cold_and_warm(selector, query, self._pool.candidates(query), self._parts.budget(budget))
+                        name: cold_and_warm(selector, query, self._pool[query.id], self._parts.budget(budget))
                         for name, selector in selectors.items()
                     }
                     times[query.id] = {name: row for name, row in rows.items() if row is not None}
@@ -235,15 +225,13 @@ class SetRun:
         return units
 
     def _result(self, journal: Journal, budget: int, times: Mapping[str, Mapping[str, Row]]) -> Result:
-        units = [journal.units[f"{budget} {query.id}"] for query in self._queries]
-        names = [query.id for query in self._queries]
-        groups = dict(zip(names, document_groups(self._folder, self._queries), strict=True))
-
-        def in_groups(rows: Iterable[Row]) -> list[Row]:
-            return [{**row, "group": groups[row["query"]]} for row in rows]
-
-        rows = {
-            name: in_groups({**unit[name], **times.get(unit[name]["query"], {}).get(name, {})} for unit in units)
+        queries, groups = self._queries, document_groups(self._folder, self._queries)
+        units = [journal.units[f"{budget} {query.id}"] for query in queries]
+        rows: dict[str, list[Row]] = {
+            name: [
+                {**unit[name], **times.get(query.id, {}).get(name, {}), "group": group}
+                for unit, query, group in zip(units, queries, groups, strict=True)
+            ]
             for name in self._methods.selectors
         }
         means = self._measure_rankings(rows, budget)
@@ -263,7 +251,7 @@ class SetRun:
                 count: sum(any(name in row for row in unit.values()) for unit in units)
                 for count, name in COUNTS.items()
             },
-            "pool": self._pool.name,
+            "pool": pool_name(config, self._queries, config.index),
             "main_measure": self._main_measure,
             "measures": self._measures.names,
             "retriever": means[RETRIEVER],
@@ -284,7 +272,7 @@ class SetRun:
 
     def _measure_rankings(self, rows: dict[str, list[Row]], budget: int) -> dict[str, dict[str, float | None]]:
         """Return the means of the measures by method, and the retriever's; rows get theirs, and runs are written."""
-        offered = {query.id: [candidate.chunk for candidate in self._pool.candidates(query)] for query in self._queries}
+        offered = {query.id: [candidate.chunk for candidate in self._pool[query.id]] for query in self._queries}
         rankings: dict[str, Rankings] = {
             RETRIEVER: {query.id: ranking_of(offered[query.id], query.gold) for query in self._queries}
         }

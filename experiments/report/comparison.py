@@ -1,24 +1,27 @@
-"""Pages of results: tables of methods, their differences on the same questions, and quality against tokens."""
+"""Pages of results: methods with their differences on the same questions, all measures, and quality against tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from corag.cli.page import Block, Figure, Page, Section, Table
-from experiments.report.difference import Difference
-from experiments.report.drawing import mean_points, plot, points
-from experiments.report.equal import curves, needs_table
+from corag.cli.page import Figure, Page, Section, Table
+from experiments.report.equal import HELD, Curves, needs_table, plot
+from experiments.report.equal import curves as find_curves
 from experiments.report.measures import Measure
 from experiments.report.results import Result
 
 HEADLINE = ("answer_recall", "evidence_recall", "context_recall", "cost_tokens", "latency_ms_median", "failed")
 """Measures of the first table beside those of the reader."""
 MOST_COLUMNS = 8
-"""More methods than this have a line each, and not a column."""
+"""A terminal leaves out all measures of more methods."""
 CAPTION = (
-    "Up is better, left is cheaper; a mark for each method and budget. Bars: 95% intervals over resampled questions."
+    "Up is better, left is cheaper; a mark for each method and budget. Bars: 95% intervals over resampled documents."
 )
-MEANS = "Means of {} data sets, each counted alike, of the points that all have."
+MEANS = "Means of {} data sets, each counted alike, of the methods and budgets that all have."
+LEAD = (
+    "Lead: of the method in bold over each other one on the questions that both answered, with its 95% interval by "
+    "paired bootstrap over groups of questions that share documents."
+)
 COUNTS = {
     "queries_with_sentences": "measures of sentences: of the {} of {} questions with marked sentences",
     "queries_with_answer": "answer in context: of the {} of {} questions whose evidence holds the answer's words",
@@ -30,50 +33,47 @@ def results_page(sets: Mapping[str, Sequence[Result]], *, title: str, curves: bo
     """Return the page of sets of questions, a result a budget each; of several sets, the means come first."""
     sets = {name: sorted(of_set, key=lambda result: result.budget) for name, of_set in sets.items()}
     [first, *_], several = sets.values(), len(sets) > 1
-    main, record, sections = first[0].main_measure, first[0].record, list[Section]()
-    if several and curves and (shared := mean_points(sets.values(), main.name)):
-        figure = Figure(plot(shared, main.title), main.title, CAPTION)
-        sections.append(Section("All data sets", [figure, MEANS.format(len(sets))], anchor="means"))
-    sections += _needs(sets)
+    record, sections = first[0].record, list[Section]()
+    found = held_by(sets)
+    if several and curves and found:
+        sections.append(Section("All data sets", [_figure(found), MEANS.format(len(sets))], anchor="means"))
+    if (pair := first[0].contest()) is not None and len({budget for _, budget in found}) > 1:
+        others = {method: method for method, _ in found if method != pair[0]}
+        sections.append(Section("Tokens for what others hold", [needs_table({"": found}, pair[0], others)]))
     for name, of_set in sets.items():
-        own, heading = _sections(of_set, curves), f"{name}: {of_set[0].questions} questions"
+        own, heading = _sections(name, of_set, curves), f"{name}: {of_set[0].questions} questions"
         sections += [Section(heading, [_lead(of_set), *own], anchor=name)] if several else own
     note = f"{first[0].questions} questions of split {record['split']}. " * (not several)
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     return Page(title, "" if several else _lead(first), sections, f"{note}Versions: {versions}")
 
 
-def terminal_page(result: Result, title: str) -> Page:
-    """Return what a terminal shows of one result: all measures, remarks, and the differences."""
-    blocks: list[Block] = [measures_table(result, title), *remarks([result]), *differences([result])]
-    return Page("", _lead([result]), [Section("", blocks)])
+def held_by(sets: Mapping[str, Sequence[Result]]) -> Curves:
+    """Return what each method holds and spends at each budget that all sets have, unless it failed on a question."""
+    return find_curves(
+        [
+            {**row, "data": name, "budget": result.budget, "method": method}
+            for name, of_set in sets.items()
+            for result in of_set
+            for method, of_method in result.rows.items()
+            for row in of_method
+            if not result.failures(method)
+        ]
+    )
 
 
-def _sections(results: Sequence[Result], curves: bool) -> list[Section]:
-    main = results[0].main_measure
-    drawn = points(results, main.name) if curves else {}
+def _figure(found: Curves) -> Figure:
+    return Figure(plot(found), HELD, CAPTION)
+
+
+def _sections(name: str, results: Sequence[Result], curves: bool) -> list[Section]:
+    found = held_by({name: results}) if curves else {}
+    folded = len(results) > 1 or len(results[0].methods) > MOST_COLUMNS
     return [
         Section("Each method, best first", [headline(results), *remarks(results)]),
-        *([Section("Differences on the same questions", found)] if (found := differences(results)) else []),
-        *([Section("Quality against tokens", [Figure(plot(drawn, main.title), main.title, CAPTION)])] if drawn else []),
-        *(Section(f"All measures at {one.budget} tokens", [measures_table(one)], folded=True) for one in results),
+        *([Section("Quality against tokens", [_figure(found)])] if found else []),
+        *(Section(f"All measures at {one.budget} tokens", [measures_table(one)], folded) for one in results),
     ]
-
-
-def _needs(sets: Mapping[str, Sequence[Result]]) -> list[Section]:
-    """Return at how many tokens the challenger holds what others hold; nothing without rows at several budgets."""
-    rows = [
-        {**row, "data": name, "budget": result.budget, "method": method}
-        for name, of_set in sets.items()
-        for result in of_set
-        for method, of_method in result.rows.items()
-        for row in of_method
-    ]
-    pair = next(iter(sets.values()))[0].contest()
-    if pair is None or len({row["budget"] for row in rows}) < 2:
-        return []
-    others = {row["method"]: row["method"] for row in rows if row["method"] != pair[0]}
-    return [Section("Tokens for what others hold", [needs_table({"": curves(rows)}, pair[0], others)])]
 
 
 def _lead(results: Sequence[Result]) -> str:
@@ -81,55 +81,39 @@ def _lead(results: Sequence[Result]) -> str:
     lines = []
     for result in results:
         pair, main = result.contest(), result.main_measure
-        if pair is None or (gain := result.difference(*pair, main.name)) is None:
+        if pair is None or (gain := result.difference(main.name, *pair)) is None:
             continue
+        verdict = "no significant difference"
+        if gain.is_certain:
+            verdict = f"significantly {'better' if gain.mean > 0 else 'worse'}"
         ours, theirs = (f"{float(result.value(one, 'cost_tokens') or 0):.0f}" for one in pair)
         lines.append(
-            f"At {result.budget} tokens: **{pair[0]}** against {pair[1]}, {main.title}: {gain}, {_verdict(gain)}; "
+            f"At {result.budget} tokens: **{pair[0]}** against {pair[1]}, {main.title}: {gain}, {verdict}; "
             f"{ours} and {theirs} tokens."
         )
     return "\n".join(lines)
 
 
-def _verdict(gain: Difference) -> str:
-    if not gain.is_certain:
-        return "no significant difference"
-    return "significantly better" if gain.mean > 0 else "significantly worse"
-
-
-def differences(results: Sequence[Result]) -> list[Block]:
-    """Return a table of the challenger's paired differences with every other method; nothing without rows."""
-    main, rows = results[0].main_measure, []
-    for result in results:
-        pair = result.contest()
-        others = [] if pair is None else [one for one in result.ranked(result.methods, main.name) if one != pair[0]]
-        for index, other in enumerate(others):
-            assert pair is not None
-            gain, tokens = (result.difference(pair[0], other, name) for name in (main.name, "cost_tokens"))
-            if gain is not None and tokens is not None:
-                figures = [str(gain), f"{gain.p:.3g}", str(gain.n), f"{tokens.mean:+.1f}"]
-                rows.append(["" if index else str(result.budget), pair[0], other, *figures])
-    headings = ["budget", "", "against", f"{main.title}, 95% interval", "p", "questions", "tokens"]
-    note = "Paired bootstrap over groups of questions that share documents, of the questions that both answered."
-    return [Table(headings, rows, note=note)] if rows else []
-
-
 def headline(results: Sequence[Result]) -> Table:
-    """Return a line for each budget and method, best first, with the interval of the main measure."""
+    """Return a line for each budget and method, best first: the main measures, and the challenger's lead over it."""
     main, answer = results[0].main_measure, results[0].answer_measure
     others = [one for one in results[0].measures if one != main and (one == answer or one.name in HEADLINE)]
     failed = any(result.failures(method) for result in results for method in result.methods)
     others = [one for one in others if one.name != "failed" or failed]
     rows = []
     for result in results:
+        challenger, _ = result.contest() or ("", "")
         for index, method in enumerate(result.ranked(result.methods, main.name)):
             cells = [one.text(result.value(method, one.name)) for one in (main, *others)]
-            if (interval := result.interval(method, main.name)) is not None:
+            if (interval := result.difference(main.name, method)) is not None:
                 cells[0] += f" ({interval.low:.3f}\u00a0to\u00a0{interval.high:.3f})"
-            rows.append(["" if index else str(result.budget), method, *cells])
+            gain = result.difference(main.name, challenger, method) if challenger not in ("", method) else None
+            lead = ["-", "-"] if gain is None else [str(gain), f"{gain.p:.3g}"]
+            name = f"**{method}**" if method == challenger else method
+            rows.append(["" if index else str(result.budget), name, *cells, *lead])
     last = "Methods that failed on a question come last, whatever their figures on the others." * failed
-    note = " ".join(text for text in (_of_reader(results[0]), last) if text)
-    return Table(["budget", "method", *(one.title for one in (main, *others))], rows, note=note)
+    note = " ".join(text for text in (_of_reader(results[0]), LEAD, last) if text)
+    return Table(["budget", "method", *(one.title for one in (main, *others)), "lead", "p"], rows, note=note)
 
 
 def _of_reader(result: Result) -> str:
@@ -144,16 +128,9 @@ def _of_reader(result: Result) -> str:
     return " ".join(notes)
 
 
-def measures_table(result: Result, title: str = "") -> Table:
-    """Return all measures, a column for each method; of many methods, a line for each, without measures' details."""
-    by_method = len(result.methods) > MOST_COLUMNS or sum(map(len, result.methods)) > 20 * MOST_COLUMNS
-    measures = [one for one in result.measures if one.brief or not by_method]
-    columns = [_cells(result, one) for one in measures]
-    if by_method:
-        rows = [[method, *(column[index] for column in columns)] for index, method in enumerate(result.methods)]
-        return Table(["", *(one.title for one in measures)], rows, title)
-    rows = [[one.title, *column] for one, column in zip(measures, columns, strict=True)]
-    return Table(["", *result.methods], rows, title)
+def measures_table(result: Result) -> Table:
+    """Return all measures, a column for each method."""
+    return Table(["", *result.methods], [[one.title, *_cells(result, one)] for one in result.measures])
 
 
 def _cells(result: Result, one: Measure) -> list[str]:
@@ -177,9 +154,9 @@ def remarks(results: Sequence[Result]) -> list[str]:
             lines.append(text.format(number, total))
     for result in results:
         at = f" at {result.budget} tokens" * (len(results) > 1)
-        for row in result.record["methods"]:
+        for method, row in result.methods.items():
             if row.get("failed"):
-                failures = f"{row['method']} failed on {row['failed']} of {result.questions} questions{at}"
+                failures = f"{method} failed on {row['failed']} of {result.questions} questions{at}"
                 lines.append(f"{failures}; the first: {row.get('error')}")
     lines += [f"{name} is left out: {reason}" for name, reason in record.get("left_out", {}).items()]
     return lines + ([f"no measures of answers: {record['skip_reason']}"] if "skip_reason" in record else [])

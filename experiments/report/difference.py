@@ -37,8 +37,12 @@ class Difference:
         """Whether 0 is outside the interval."""
         return not self.low <= 0 <= self.high
 
+    def __format__(self, spec: str) -> str:
+        spec = spec or ".3f"
+        return f"{self.mean:+{spec}} ({self.low:+{spec}} to {self.high:+{spec}})"
+
     def __str__(self) -> str:
-        return f"{self.mean:+.3f} ({self.low:+.3f} to {self.high:+.3f})"
+        return format(self)
 
 
 def first(means: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""At how many tokens one method holds what another one holds at a budget: interpolated, with intervals by document.
+"""What methods hold against their tokens, and at how many one holds what another does, with intervals by document.
 
 Held is the mean of answer recall and evidence recall, each over the questions that have it; data sets count alike.
 Letters: `s` resamples of the documents, the first of them the documents themselves; `n` questions.
@@ -7,16 +7,16 @@ Letters: `s` resamples of the documents, the first of them the documents themsel
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from corag.cli.page import Table
 from corag.types import FloatArray
-from experiments.report.drawing import Points
+from experiments.report.drawing import COLORS, MARKERS, Line, against_tokens
 
 SAMPLES = 500
+HELD = "answer and evidence held"
 FIGURES = ("answer_recall", "evidence_recall", "cost_tokens")
 
 Rows = Sequence[Mapping[str, Any]]
@@ -25,37 +25,28 @@ Curves = Mapping[tuple[str, int], FloatArray]
 """What is held, and in how many tokens, by method and budget, `[s, 2]`."""
 
 
-@dataclass(frozen=True)
-class Need:
-    """What another method holds at a budget, its tokens, and those that ours needs for it, with a 95% interval.
+class Need(NamedTuple):
+    """What another method spends at a budget, and what ours needs for as much, in words, with a 95% interval.
 
-    They are infinite where ours does not hold as much at any budget, and those of its smallest budget where it holds
-    more there: nothing tells then how many fewer are enough.
+    Ours may not hold as much at any budget; where it holds more at its smallest one, nothing tells how many fewer
+    tokens are enough.
     """
 
     budget: int
-    held: float
     tokens: float
-    needs: float
-    low: float
-    high: float
-    smallest: float
-
-    @property
-    def needed(self) -> str:
-        """Tokens that ours needs, in words."""
-        if np.isinf(self.needs):
-            return "not held"
-        return f"{self.needs:.0f}" if self.needs > self.smallest else f"fewer than {self.needs:.0f}"
+    needed: str
+    interval: str
 
     def __str__(self) -> str:
         """Tokens of the other, and of ours."""
-        interval = " to ".join("more" if np.isinf(end) else f"{end:.0f}" for end in (self.low, self.high))
-        return f"{self.tokens:.0f}: {self.needed}" + (f" ({interval})" if self.smallest < self.needs < np.inf else "")
+        return f"{self.tokens:.0f}: {self.needed}{self.interval}"
 
 
 def curves(rows: Rows, seed: int = 0) -> Curves:
-    """Return the means over data sets of what all of them have, of the documents and of resamples of them."""
+    """Return the means over data sets of what all of them have, of the documents and of resamples of them.
+
+    Cells of which no question has answers or evidence are left out.
+    """
     cells: dict[str, dict[tuple[str, int], list[Mapping[str, Any]]]] = {}
     for row in rows:
         cells.setdefault(row["data"], {}).setdefault((row["method"], row["budget"]), []).append(row)
@@ -74,7 +65,8 @@ def curves(rows: Rows, seed: int = 0) -> Curves:
             of = np.divide(weights @ np.nan_to_num(figures), known, out=np.full(known.shape, np.nan), where=known > 0)
             found.setdefault(cell, []).append(of)
     overall = {cell: means(np.array(of)) for cell, of in found.items() if len(of) == len(cells)}
-    return {cell: np.stack([means(of[:, :2].T), of[:, 2]], axis=1) for cell, of in overall.items()}
+    held = {cell: np.stack([means(of[:, :2].T), of[:, 2]], axis=1) for cell, of in overall.items()}
+    return {cell: of for cell, of in held.items() if np.isfinite(of[0]).all()}
 
 
 def means(values: FloatArray) -> FloatArray:
@@ -97,10 +89,15 @@ def needs(found: Curves, ours: str, theirs: str) -> list[Need]:
                 np.exp(np.interp(value, curve, at)) if value <= curve[-1] else np.inf
                 for value, curve, at in zip(other[:, 0], held, tokens, strict=True)
             ]
-            low, high = np.quantile(wanted, [0.025, 0.975], method="nearest").tolist()
-            listed.append(
-                Need(budget, float(other[0, 0]), float(other[0, 1]), float(wanted[0]), low, high, float(own[0][0, 1]))
-            )
+            needed, interval, smallest = f"{wanted[0]:.0f}", "", own[0][0, 1]
+            if np.isinf(wanted[0]):
+                needed = "not held"
+            elif wanted[0] <= smallest:
+                needed = f"fewer than {needed}"
+            else:
+                ends = np.quantile(wanted, [0.025, 0.975], method="nearest")
+                interval = f" ({' to '.join('more' if np.isinf(end) else f'{end:.0f}' for end in ends)})"
+            listed.append(Need(budget, float(other[0, 1]), needed, interval))
     return listed
 
 
@@ -122,7 +119,18 @@ def needs_table(kinds: Mapping[str, Curves], ours: str, others: Mapping[str, str
     return Table(["budget", *others.values()], rows, note=note)
 
 
-def points_of(found: Curves, method: str) -> Points:
-    """Return tokens and what is held in them, by budget."""
-    cells = sorted(cell for cell in found if cell[0] == method)
-    return [(float(found[cell][0, 1]), float(found[cell][0, 0]), None) for cell in cells]
+def points_of(found: Curves, method: str) -> FloatArray:
+    """Return tokens, what is held in them, and the ends of its 95% interval, by budget, `[budgets, 4]`."""
+    of_method = [found[cell] for cell in sorted(cell for cell in found if cell[0] == method)]
+    return np.array([[of[0, 1], of[0, 0], *np.nanquantile(of[:, 0], [0.025, 0.975])] for of in of_method])
+
+
+def plot(found: Curves) -> str:
+    """Return an SVG of what each method holds against its tokens, a line for each over its budgets."""
+    lines: list[Line] = []
+    for number, method in enumerate(dict.fromkeys(method for method, _ in found)):
+        turn, color = divmod(number, len(COLORS))
+        width = 2.0 if method.partition("(")[0] == "corag" else 1.0
+        style = {"color": COLORS[color], "marker": MARKERS[turn % len(MARKERS)], "linewidth": width}
+        lines.append((method, points_of(found, method), style))
+    return against_tokens(lines, HELD)

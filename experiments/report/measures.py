@@ -34,7 +34,6 @@ class Measure:
         format: How a value is shown.
         of: Its value on one question, None or NaN if it has none; without a function the row has it already,
             from the clock, a judge or a verifier.
-        brief: Whether the table of many methods, a line each, has room for it.
         partial: Whether only some data sets or methods have it: null, not 0, where none has, and left out of tables.
         parts: Values of rows that it is made of; by default its own.
         statistic: What it is of the means of its parts; by default the mean of the first.
@@ -46,7 +45,6 @@ class Measure:
     direction: int = 1
     format: str = ".3f"
     of: Callable[[Outcome], float | None] | None = None
-    brief: bool = True
     partial: bool = False
     parts: tuple[str, ...] = ()
     statistic: Statistic = first
@@ -121,8 +119,8 @@ _LIST = [
     _answer("answer_recall", "answer recall", partial=True),
     Measure("context_recall", "context recall", of=lambda one: one.context_recall, partial=True),
     Measure("cost_tokens", "tokens", -1, ".1f", of=lambda one: one.cost),
-    _answer("rouge1", "ROUGE-1", brief=False),
-    _answer("rouge2", "ROUGE-2", brief=False),
+    _answer("rouge1", "ROUGE-1"),
+    _answer("rouge2", "ROUGE-2"),
     _answer("rougeL", "ROUGE-L"),
     _answer("f1", "F1"),
     _answer("em", "exact match"),
@@ -137,15 +135,15 @@ _LIST = [
     _evidence("character_iou", "character IoU", partial=True),
     _answer("answer_in_context", "answer in context", partial=True),
     Measure("chunks", "chunks", 0, ".2f", of=lambda one: len(one.selection)),
-    Measure("value", "value", 0, of=lambda one: one.selection.value, brief=False),
-    Measure("scorer_calls", "scorer calls", -1, ".1f", of=lambda one: one.selection.trace.scorer_calls, brief=False),
+    Measure("value", "value", 0, of=lambda one: one.selection.value),
+    Measure("scorer_calls", "scorer calls", -1, ".1f", of=lambda one: one.selection.trace.scorer_calls),
     Measure("orders_scored", "orders scored", -1, ".1f", of=lambda one: one.selection.trace.orders_scored),
     Measure("diff_k", "diff-k", -1, ".2f", of=lambda one: one.diff_k, partial=True),
     Measure("redundancy", "redundancy", -1, of=lambda one: one.redundancy, partial=True),
     Measure("change_in_tokens", "change in tokens, %", -1, ".0f", of=lambda one: one.change_in_tokens, partial=True),
     Measure("answer_similarity", "answer similarity", of=lambda one: one.answer_similarity, partial=True),
-    Measure("prompt_tokens", "prompt tokens", -1, ".1f", of=lambda one: one.prompt_tokens, brief=False, partial=True),
-    Measure("served_tokens", "served tokens", -1, ".1f", of=lambda one: one.served_tokens, brief=False, partial=True),
+    Measure("prompt_tokens", "prompt tokens", -1, ".1f", of=lambda one: one.prompt_tokens, partial=True),
+    Measure("served_tokens", "served tokens", -1, ".1f", of=lambda one: one.served_tokens, partial=True),
     Measure("tes", "TES", parts=("full_evidence", "chunks"), statistic=_tes, partial=True),
     Measure("recall_tes", "TES of recall", parts=("evidence_recall", "chunks"), statistic=_tes, partial=True),
     Measure("judge", "judged grade", partial=True),
@@ -154,20 +152,20 @@ _LIST = [
     Measure("contextual_relevancy", "contextual relevancy", partial=True),
     Measure("faithfulness", "faithfulness", partial=True),
     Measure("hallucination", "hallucination", -1, partial=True),
-    Measure("judge_unusable", "unusable judgements", -1, brief=False, partial=True, total=_total),
+    Measure("judge_unusable", "unusable judgements", -1, partial=True, total=_total),
     Measure("accuracy", "accuracy", partial=True),
     Measure(
         "balanced_accuracy", "balanced accuracy", partial=True, statistic=_balanced,
         parts=("accuracy", "right_is_first", "accuracy_on_first"),
     ),
-    Measure("over_budget", "over budget", -1, of=lambda one: int(one.is_over_budget), brief=False, total=_total),
-    Measure("truncated", "truncated", -1, of=lambda one: one.selection.trace.truncated, brief=False, total=_total),
-    Measure("empty", "empty", -1, of=lambda one: int(len(one.selection) == 0), brief=False, total=_total),
+    Measure("over_budget", "over budget", -1, of=lambda one: int(one.is_over_budget), total=_total),
+    Measure("truncated", "truncated", -1, of=lambda one: one.selection.trace.truncated, total=_total),
+    Measure("empty", "empty", -1, of=lambda one: int(len(one.selection) == 0), total=_total),
     Measure("failed", "failed", -1, total=_total),
     Measure("latency_ms_median", "ms, cold", -1, ".1f", parts=("latency_ms",), total=np.median),
-    Measure("latency_ms_p95", "ms, cold, 95%", -1, ".1f", brief=False, parts=("latency_ms",), total=_p95),
+    Measure("latency_ms_p95", "ms, cold, 95%", -1, ".1f", parts=("latency_ms",), total=_p95),
     Measure("warm_latency_ms_median", "ms, warm", -1, ".1f", parts=("warm_latency_ms",), total=np.median),
-    Measure("warm_latency_ms_p95", "ms, warm, 95%", -1, ".1f", brief=False, parts=("warm_latency_ms",), total=_p95),
+    Measure("warm_latency_ms_p95", "ms, warm, 95%", -1, ".1f", parts=("warm_latency_ms",), total=_p95),
 ]  # fmt: skip
 
 MEASURES: dict[str, Measure] = {one.name: one for one in _LIST}

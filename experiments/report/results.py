@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,33 +28,45 @@ class Result:
 
     Attributes:
         record: What the JSON file holds; see docs/experiments.md.
-        rows: The rows of each method, their questions in one order; empty if they are not known.
+        rows: The rows of each method, their questions in one order.
     """
 
     record: Mapping[str, Any]
-    rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    rows: Mapping[str, Sequence[Row]]
 
     @classmethod
     def read(cls, path: Path) -> Result:
-        """Read a file of `corag evaluate --out`, and the files beside it; `DataError` if it is anything else."""
+        """Read a file of `corag evaluate --out`, and the rows beside it; `DataError` if it is anything else."""
         if not path.is_file():
             raise DataError(f"there is no file {path}; name results that `corag evaluate --out` wrote")
-        with _reading(path):
-            record = _checked(json.loads(path.read_text(encoding="utf-8")))
-        rows_file = path.with_suffix(ROWS)
-        if not rows_file.is_file():
-            return cls(record)
-        rows = _read_rows(rows_file)
-        found = [(row["method"], record["queries"]) for row in record["methods"]]
-        if found != [(method, len(of_method)) for method, of_method in rows.items()]:
-            raise DataError(f"{rows_file} has other questions or methods than its result; evaluate again")
-        return cls(record, rows)
+        rows: dict[str, list[Row]] = {}
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            with path.with_suffix(ROWS).open(encoding="utf-8") as lines:
+                for row in map(json.loads, lines):
+                    rows.setdefault(row.pop("method"), []).append(row)
+            result = cls(record, rows)
+            result._check()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(f"{path} is not what `corag evaluate --out` writes ({error}); evaluate again") from error
+        return result
+
+    def _check(self) -> None:
+        """Raise `ValueError`, or what a missing field leads to, for a record without its rows or figures."""
+        names = [row["method"] for row in self.record["methods"]]
+        asked = {tuple(row["query"] for row in of_method) for of_method in self.rows.values()}
+        if not names or names != list(self.rows) or [self.questions] != list(map(len, asked)) or self.budget < 1:
+            raise ValueError(f"its rows are of other methods or questions than {names}, {self.questions} questions")
+        for one in self.measures:
+            if not all(
+                math.isfinite(value) for row in self.methods.values() if (value := row.get(one.name)) is not None
+            ):
+                raise ValueError(f"a figure of {one.name} is not finite")
 
     def write(self, path: Path) -> None:
         """Write the files that `read` reads, the result last."""
-        if self.rows:
-            rows = ({"method": method, **row} for method, of_method in self.rows.items() for row in of_method)
-            write_atomically(path.with_suffix(ROWS), "".join(to_json(row) + "\n" for row in rows))
+        rows = ({"method": method, **row} for method, of_method in self.rows.items() for row in of_method)
+        write_atomically(path.with_suffix(ROWS), "".join(to_json(row) + "\n" for row in rows))
         write_atomically(path, to_json(self.record, indent=2) + "\n")
 
     @property
@@ -67,18 +79,16 @@ class Result:
         """Number of questions."""
         return int(self.record["queries"])
 
-    @property
-    def methods(self) -> list[str]:
-        """Names of the methods."""
-        return [row["method"] for row in self.record["methods"]]
+    @cached_property
+    def methods(self) -> Mapping[str, Mapping[str, Any]]:
+        """The figures of each method."""
+        return {row["method"]: row for row in self.record["methods"]}
 
     @property
     def measures(self) -> list[Measure]:
         """Measures that some method has a value of."""
-        named = {name: measure(name) for name in (*MEASURES, *self.record.get("measures", ()))}
-        return [
-            one for one in named.values() if any(self.value(method, one.name) is not None for method in self.methods)
-        ]
+        named = [measure(name) for name in (*MEASURES, *self.record.get("measures", ()))]
+        return [one for one in named if any(self.value(method, one.name) is not None for method in self.methods)]
 
     @property
     def main_measure(self) -> Measure:
@@ -86,35 +96,32 @@ class Result:
 
         Otherwise that of the reader's answers; without a reader, evidence recall.
         """
-        if any(row.get("context_recall") is not None for row in self.record["methods"]):
+        if any(row.get("context_recall") is not None for row in self.methods.values()):
             return MEASURES["context_recall"]
         return self.answer_measure or MEASURES["evidence_recall"]
 
     @property
     def answer_measure(self) -> Measure | None:
         """The measure of the reader's answers: F1, or for long ones ROUGE-L; None where nothing was read."""
-        read = any(row.get("f1") is not None for row in self.record["methods"])
+        read = any(row.get("f1") is not None for row in self.methods.values())
         return MEASURES[self.record.get("main_measure", "f1")] if read else None
 
     def value(self, method: str, name: str) -> Any:
         """Return a measure of a method; None if it is missing, or if the method failed on every question."""
-        [row] = (row for row in self.record["methods"] if row["method"] == method)
-        return None if name != "failed" and self.failures(method) >= self.questions else row.get(name)
+        return None if name != "failed" and self.failures(method) >= self.questions else self.methods[method].get(name)
 
-    def interval(self, method: str, name: str) -> Difference | None:
-        """Return a measure of a method with its interval; None without rows, or for a median."""
-        return measure(name).difference(self.rows[method]) if self.rows else None
+    def difference(self, name: str, ours: str, theirs: str | None = None) -> Difference | None:
+        """Return how much more of a measure one method has than another on the same questions; None for a median.
 
-    def difference(self, ours: str, theirs: str, name: str) -> Difference | None:
-        """Return how much more of a measure one method has than another on the same questions; None without rows."""
-        return measure(name).difference(self.rows[ours], self.rows[theirs]) if self.rows else None
+        Without the other, it is the measure itself with its interval.
+        """
+        return measure(name).difference(self.rows[ours], None if theirs is None else self.rows[theirs])
 
     def failures(self, method: str) -> int:
         """Return the number of questions that a method failed on."""
-        [row] = (row for row in self.record["methods"] if row["method"] == method)
-        return int(row.get("failed") or 0)
+        return int(self.methods[method].get("failed") or 0)
 
-    def ranked(self, methods: Sequence[str], name: str) -> list[str]:
+    def ranked(self, methods: Iterable[str], name: str) -> list[str]:
         """Return methods by a measure, best first: those that failed on a question last, of equals the cheapest first.
 
         A method that failed has its figures from the questions that it answered, which may be the easy ones.
@@ -143,38 +150,3 @@ class Result:
 def selector_name(method: str) -> str:
     """Return the name of the selector that a method is spelled with."""
     return method.partition("(")[0].strip()
-
-
-@contextmanager
-def _reading(file: Path) -> Iterator[None]:
-    """Turn what a file of another form leads to into a `DataError`."""
-    try:
-        yield
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{file} is not what `corag evaluate --out` writes ({error}); evaluate again") from error
-
-
-def _read_rows(file: Path) -> dict[str, list[Row]]:
-    """Return the rows of a file by method; all have the same questions in one order."""
-    groups: dict[str, list[Row]] = {}
-    with _reading(file), file.open(encoding="utf-8") as lines:
-        for row in map(json.loads, lines):
-            groups.setdefault(row.pop("method"), []).append(row)
-        if len({tuple(row["query"] for row in rows) for rows in groups.values()}) > 1:
-            raise ValueError("its rows are of different questions")
-    return groups
-
-
-def _checked(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record whose fields have their types; `ValueError` and the like for others."""
-    for name, kind in {"methods": list, "versions": dict, "split": str, "queries": int, "budget_tokens": int}.items():
-        if not isinstance(record[name], kind):
-            raise ValueError(f"unexpected {name}")
-    names = [str(row["method"]) for row in record["methods"]]
-    if not names or len(set(names)) < len(names) or min(record["queries"], record["budget_tokens"]) < 1:
-        raise ValueError("expected at least one question, and methods of different names")
-    for row in record["methods"]:
-        values = [row["cost_tokens"], *(row.get(name) for name in (*MEASURES, *record.get("measures", ())))]
-        if not all(math.isfinite(value) for value in values if value is not None):
-            raise ValueError(f"a figure of method {row['method']!r} is not finite")
-    return record

@@ -9,8 +9,8 @@ from common.storage import write_atomically
 from corag.cli.console import say, stderr
 from corag.errors import InputError
 from experiments.data.config import comma_separated
-from experiments.report.comparison import results_page
-from experiments.report.drawing import mean_points, plot
+from experiments.report.comparison import held_by, results_page
+from experiments.report.equal import plot
 from experiments.report.results import Result
 
 ENDINGS = (".html", ".md", ".svg")
@@ -51,9 +51,8 @@ def _content(config: ReportConfig) -> str:
         raise InputError(f"--results is {config.results!r}; name files that corag evaluate --out wrote")
     ending = Path(config.out).suffix
     if ending == ".svg":
-        main = next(iter(sets.values()))[0].main_measure
-        if not (shared := mean_points(sets.values(), main.name)):
-            raise InputError(f"--results {config.results} share no method and budget with {main.title}; give others")
-        return plot(shared, main.title)
+        if not (found := held_by(sets)):
+            raise InputError(f"--results {config.results} share no method and budget with gold or answers; give others")
+        return plot(found)
     page = results_page(sets, title=config.title)
     return page.html() if ending == ".html" else page.markdown()

@@ -6,11 +6,10 @@ import pytest
 
 from corag.models.chat import ChatError, OllamaChat
 from corag.text.data import Query
-from experiments.evaluation.comparison import evaluate
+from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import JUDGEMENTS, Claim, Judge, JudgedAnswer, chats_of, claim_of
-from experiments.report.comparison import terminal_page
-from experiments.report.results import Result
+from experiments.report.comparison import results_page
 from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import QUERIES, rows_of, write_folder
 
@@ -141,9 +140,9 @@ def test_claims_of_a_folder_are_verified_without_a_reader(tmp_path, capsys):
             str(data), "all", "none,top-k(k=2)", budget=40, reader="none", judge=judge, judge_figures="verdict",
             quiet=True,
         )  # fmt: skip
-        result = evaluate(config)
+        [[result]] = compare(config).values()
     # Of each question with an answer and each of two contexts, one prompt to each of three models.
     assert len(server.chats) == 3 * 2 * sum(bool(row["answers"]) for row in QUERIES)
-    assert all(method["balanced_accuracy"] == 0.5 and method["f1"] is None for method in result["methods"])
-    terminal_page(Result(result), "a title").show()
+    assert all(method["balanced_accuracy"] == 0.5 and method["f1"] is None for method in result.record["methods"])
+    results_page({"claims": [result]}, title="").show()
     assert "balanced accuracy" in capsys.readouterr().out

@@ -7,11 +7,10 @@ import pytest
 
 from corag.types import Chunk
 from experiments.data.trec import run_lines
-from experiments.evaluation.comparison import evaluate
+from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.rankings import ranking_of
-from experiments.report.comparison import terminal_page
-from experiments.report.results import Result
+from experiments.report.comparison import results_page
 from tests.corag.text.test_data import HEADING, write_beir
 from tests.experiments.worlds import DOCUMENTS, QUERIES, rows_of
 
@@ -83,12 +82,12 @@ def test_what_is_written_gives_trec_users_the_same_figures(tmp_path, beir):
 
 
 def test_without_answers_nothing_is_read_and_the_result_says_why(tmp_path, beir, reader, capsys):
-    result = evaluate(config_of(beir, reader="first-words", methods="top-k"))
+    [[result]] = compare(config_of(beir, reader="first-words", methods="top-k")).values()
     assert reader.asked == []
-    assert result["skip_reason"] == f"no question of {beir}, test, has reference answers, so nothing is read"
-    [row] = result["methods"]
+    assert result.record["skip_reason"] == f"no question of {beir}, test, has reference answers, so nothing is read"
+    row = result.methods["top-k"]
     assert row["f1"] is row["em"] is row["rougeL"] is None and row["evidence_recall"] > 0 and row["nDCG@10"] > 0
-    terminal_page(Result(result), "BEIR").show()
+    results_page({"beir": [result]}, title="").show()
     printed = " ".join(capsys.readouterr().out.split())
     assert "no measures of answers: no question of" in printed and "nDCG@10" in printed
     assert "The retriever's 20 candidates: evidence recall" in printed and "ROUGE" not in printed

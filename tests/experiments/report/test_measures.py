@@ -14,7 +14,7 @@ from corag.types import Chunk, Selection
 from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.outcome import Outcome, Support
-from experiments.report.comparison import results_page, terminal_page
+from experiments.report.comparison import results_page
 from experiments.report.difference import RESAMPLES, paired_difference
 from experiments.report.measures import MEASURES, Measure, measured, summaries
 from experiments.report.results import Result
@@ -40,9 +40,9 @@ def test_a_new_measure_is_one_entry(tmp_path, small_data, reader, monkeypatch, c
     for method in methods.split(","):
         letters = [row["letters"] for row in result.rows[method]]
         assert result.value(method, "letters") == sum(letters) / len(letters) > 0
-    terminal_page(result, "a title").show()
-    assert "letters" in capsys.readouterr().out
     page = results_page({"a": [result]}, title="T")
+    page.show()
+    assert "letters" in capsys.readouterr().out
     assert "letters" in page.html() and "letters" in page.markdown()
 
 

@@ -11,8 +11,8 @@ from corag.cli.main import main
 from corag.cli.page import Figure, Page, Quote, Section, Table
 from corag.errors import DataError
 from corag.text.visible import visible
-from experiments.report.comparison import differences, headline, measures_table, results_page
-from experiments.report.drawing import mean_points, plot, points
+from experiments.report.comparison import headline, held_by, measures_table, results_page
+from experiments.report.equal import plot, points_of
 from experiments.report.results import Result
 from tests.experiments.worlds import result_of
 
@@ -129,15 +129,12 @@ def test_each_budget_has_its_ranking_and_its_differences():
     assert lines[0].startswith("At 64 tokens: **corag** against mmr, F1: +1.000") and "better; 40 and 40" in lines[0]
     assert lines[1].startswith("At 128 tokens: **corag** against mmr, F1: -1.000") and "significantly worse" in lines[1]
     rows = headline([low, high]).rows
-    assert [row[:2] for row in rows] == [["64", "corag"], ["", "mmr"], ["128", "mmr"], ["", "top-k"], ["", "corag"]]
+    assert [row[:2] for row in rows] == [
+        ["64", "**corag**"], ["", "mmr"], ["128", "mmr"], ["", "top-k"], ["", "**corag**"],
+    ]  # fmt: skip
     assert rows[0][2].replace("\u00a0", " ") == "1.000 (1.000 to 1.000)"
-    [table] = differences([low, high])
-    assert [row[:4] for row in table.rows] == [
-        ["64", "corag", "mmr", "+1.000 (+1.000 to +1.000)"],
-        ["128", "corag", "mmr", "-1.000 (-1.000 to -1.000)"],
-        ["", "corag", "top-k", "-0.500 (-0.500 to -0.500)"],
-    ]
-    assert differences([Result(low.record)]) == []  # nothing is known of single questions
+    leads = ["-", "+1.000 (+1.000 to +1.000)", "-1.000 (-1.000 to -1.000)", "-0.500 (-0.500 to -0.500)", "-"]
+    assert [row[-2] for row in rows] == leads and [row[-1] for row in rows] == ["-", *["0.0005"] * 3, "-"]
     over = results_page({"a": [low], "b": [high]}, title="T").markdown()
     assert "## a: 9 questions" in over and "## b: 9 questions" in over
 
@@ -148,19 +145,19 @@ def test_a_method_that_failed_on_questions_ranks_last():
     result.rows["upper"][1:] = [{"query": f"q{number}", "failed": 1} for number in range(1, 4)]
     assert result.ranked(result.methods, "f1") == ["corag", "mmr", "upper"]
     table = headline([result])
-    assert [row[1] for row in table.rows] == ["corag", "mmr", "upper"] and "failed" in table.note
+    assert [row[1] for row in table.rows] == ["**corag**", "mmr", "upper"] and "failed" in table.note
     assert table.rows[2][list(table.headings).index("failed")] == "3"
     [f1] = [row[1:] for row in measures_table(result).rows if row[0] == "F1"]
     assert f1 == ["**0.500**", "0.250", "1.000"]
-    assert list(points([result], "f1")) == [("corag", 64), ("mmr", 64)]
+    assert list(held_by({"a": [result]})) == [("corag", 64), ("mmr", 64)]
 
 
-def test_means_are_of_the_points_that_all_sets_have():
+def test_what_is_held_is_of_the_methods_and_budgets_that_all_sets_have():
     one, other = measured({"corag": [1.0, 0.5], "mmr": [0.0, 0.5]}), measured({"corag": [0.25, 0.25]})
-    assert {place: point[:2] for place, point in points([one], "f1").items()} == {
-        ("corag", 64): (40, 0.75), ("mmr", 64): (40, 0.25),
-    }  # fmt: skip
-    assert mean_points([[one], [other]], "f1") == {("corag", 64): (40, 0.5, None)}
+    alone = held_by({"a": [one]})
+    assert {cell: of[0].tolist() for cell, of in alone.items()} == {("corag", 64): [0.75, 40], ("mmr", 64): [0.25, 40]}
+    assert points_of(alone, "corag").tolist() == [[40, 0.75, 0.5, 1.0]]
+    assert [of[0].tolist() for of in held_by({"a": [one], "b": [other]}).values()] == [[0.5, 40]]
 
 
 def test_the_command_writes_pages_and_pictures(tmp_path, capsys):
@@ -180,11 +177,11 @@ def test_the_command_writes_pages_and_pictures(tmp_path, capsys):
 
 def test_a_method_of_any_name_is_shown_and_drawn():
     name = "$\\frac$ a\x1b[31m\x00\u202eb \ud83d </p><script>é</script>&amp;"
-    result = Result(result_of(methods=(name, "corag")))
+    result = measured({name: [0.5], "corag": [0.5]})
     checker = parsed(results_page({"a": [result]}, title=name).html())
     text = "".join(checker.text)
     assert text.count(visible(name)) >= 3 and visible(text) == text and "script" not in checker.tags
-    ElementTree.fromstring(plot(points([result], "f1"), "F1"))
+    ElementTree.fromstring(plot(held_by({"a": [result]})))
 
 
 ROWS = '{"method": "corag", "query": "q0", "f1": 1.0}\n'
@@ -206,10 +203,9 @@ ROWS = '{"method": "corag", "query": "q0", "f1": 1.0}\n'
 def test_what_is_no_result_or_has_other_rows_is_refused(tmp_path, content, rows):
     path = tmp_path / "result.json"
     path.write_text(content)
-    if rows is not None:
-        path.with_suffix(".rows.jsonl").write_text(rows)
+    path.with_suffix(".rows.jsonl").write_text(ROWS * 7 if rows is None else rows)
     with pytest.raises(DataError):
         Result.read(path)
-    if rows is not None:
-        path.with_suffix(".rows.jsonl").write_text(ROWS * 7)
-        assert Result.read(path).questions == 7
+    path.write_text(json.dumps(result_of(methods=("corag",))))
+    path.with_suffix(".rows.jsonl").write_text(ROWS * 7)
+    assert Result.read(path).questions == 7
