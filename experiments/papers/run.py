@@ -10,7 +10,6 @@ from typing import Any
 
 import corag
 from common.checks import check_choice, check_count
-from common.configuration import parse
 from common.storage import write_atomically
 from corag.cli.console import print_table, say, stderr
 from corag.cli.page import Page, Section
@@ -37,7 +36,6 @@ from experiments.papers.study import (
     Cell,
     Study,
     cells_of,
-    comparisons_of,
     find_study,
     methods_of,
     study_files,
@@ -124,18 +122,25 @@ def run_study(study: Study, config: ReproduceConfig) -> Section:
     study = study.standing_in() if config.standin else study
     folder = Path(config.out) / (study.name + STANDIN * config.standin)
     cells = _chosen(study, config.only)
+    missing = [name for name in dict.fromkeys(str(cell.settings["data"]) for cell in cells) if not is_at_hand(name)]
     if config.standin:
         # The demo stands in for data that is not at hand.
         demo = {"data": DEMO, "split": "dev", "pool": "corpus"}
-        cells = [c if is_at_hand(c.settings["data"]) else replace(c, settings={**c.settings, **demo}) for c in cells]
+        cells = [replace(c, settings={**c.settings, **demo}) if c.settings["data"] in missing else c for c in cells]
         study = replace(study, title=f"{study.title} (stand-in)")
-    else:
-        _check_at_hand(study, cells)
+    elif missing:
+        commands = " && ".join(f"corag data get {name}" for name in missing if name in DATA_SETS)
+        raise InputError(
+            f"{study.name} needs {', '.join(missing)}; CORAG_DATA names the folder above your copy; get those that are "
+            f"public with: {commands or 'corag data list'}; or run what ships with: corag reproduce {study.name} "
+            "--standin"
+        )
     say(f"{study.name}: {study.title}", stderr())
-    measured: list[Measured] = []
+    comparisons: dict[str, list[Cell]] = {}
+    for cell in cells:  # those that differ in settings of methods alone share a comparison
+        comparisons.setdefault(fingerprint(cell.settings), []).append(cell)
     remarks: list[str] = []
-    for group in comparisons_of(cells):
-        measured += _measure(group, cells, folder, config, remarks)
+    measured = [one for of in comparisons.values() for one in _measure(of, cells, folder, config, remarks)]
     order = {axis: list(values) for axis, values in study.grid.items()}
     measured.sort(key=lambda one: [order[axis].index(one.values[axis]) for axis in order])
     return _write(study, cells, measured, remarks, folder, config)
@@ -151,19 +156,6 @@ def _chosen(study: Study, only: str) -> list[Cell]:
     return [cell for cell in cells if all(cell.values[axis] in some for axis, some in by_axis.items() if some)]
 
 
-def _check_at_hand(study: Study, cells: Sequence[Cell]) -> None:
-    """Raise `InputError`, one line with the commands that get them, if data sets of some cells are missing."""
-    missing = [name for name in dict.fromkeys(str(cell.settings["data"]) for cell in cells) if not is_at_hand(name)]
-    if fetched := [name for name in missing if name in DATA_SETS]:
-        commands = " && ".join(f"corag data get {name}" for name in fetched)
-        raise InputError(
-            f"{study.name} needs {', '.join(fetched)}; get them with: {commands}; or run what ships with: "
-            f"corag reproduce {study.name} --standin"
-        )
-    if missing:
-        raise InputError(f"{study.name} needs {', '.join(missing)}; CORAG_DATA names the folder above your copy")
-
-
 def _measure(
     cells: Sequence[Cell], study_cells: Sequence[Cell], folder: Path, run: ReproduceConfig, remarks: list[str]
 ) -> list[Measured]:
@@ -175,9 +167,9 @@ def _measure(
     config = comparison_of(cells, study_cells, run, out)
     [[found]] = compare(config).values()
     record = found.record
-    for row in record["methods"]:
+    for method, row in found.methods.items():
         if row.get("failed"):
-            why = f"{row['method']} failed on {row['failed']} of {record['queries']} questions of {cells[0].name}"
+            why = f"{method} failed on {row['failed']} of {record['queries']} questions of {cells[0].name}"
             remarks.append(f"{why}: {row.get('error', '')}"[:400])
     if record.get("skip_reason"):
         remarks.append(f"no figures of answers: {record['skip_reason']}")
@@ -193,9 +185,8 @@ def _measure(
     for cell in cells:
         queries = counted_questions(cell, found.rows)
         for label, text in cell.methods.items():
-            name = parse(text)
-            rows = [row for row in found.rows[name] if row["query"] in queries]
-            part, values = str(record["parts"].get(name, name)), {**cell.values, METHOD: label}
+            rows = [row for row in found.rows[text] if row["query"] in queries]
+            part, values = str(record["parts"].get(text, text)), {**cell.values, METHOD: label}
             measured.append(Measured(values, rows, part, str(out.relative_to(folder)), setup))
     return measured
 
@@ -204,8 +195,8 @@ def counted_questions(cell: Cell, rows: Mapping[str, Sequence[Row]]) -> set[str]
     """Return the questions that count in a cell, given the rows of each method."""
     queries = {row["query"] for of_method in rows.values() for row in of_method}
     for label, wanted in cell.keep.items():
-        of_method = {row["query"]: row for row in rows[parse(cell.methods[label])]}
-        queries = {name for name in queries if all(of_method[name].get(key) == value for key, value in wanted.items())}
+        kept = (row for row in rows[cell.methods[label]] if all(row.get(key) == value for key, value in wanted.items()))
+        queries &= {row["query"] for row in kept}
     return queries
 
 
@@ -249,80 +240,54 @@ def comparison_of(
     cells: Sequence[Cell], study_cells: Sequence[Cell], config: ReproduceConfig, out: Path
 ) -> EvaluateConfig:
     """Return the settings of the comparison that measures some of a study's cells, and make what it needs."""
-    data = {name: value for name, value in cells[0].settings.items() if name in DATA_SETTINGS}
-    settings: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in cells[0].settings.items()
-        if name not in data
-    }
+    given = cells[0].settings
+    settings: dict[str, Any] = {name: value for name, value in given.items() if name not in DATA_SETTINGS}
     if settings.get("agent") == TRAINED:
         if config.agent is None:
             raise InputError(f"this study needs the paper's agent; make one as {LABELS} says, and give it by --agent")
         settings["agent"] = config.agent
     if config.limit is not None:
         settings["limit"] = min(config.limit, settings.get("limit") or config.limit)
-    kinds = [kind for kind in KINDS if kind in data]
-    if len(kinds) > 1:
-        raise InputError("a set has noise and redundancy; give one of the two")
-    name, split = str(settings["data"]), settings.get("split", "dev")
-    folder = write_demo(Path(config.out) / "data") if name == DEMO else find_data(name)
-    if data.get("references"):
-        queries = questions_of(DataFolder.open(folder), split, settings.get("limit"))
-        if not all(query.answers for query in queries):
-            reader = str(data.get("references_reader") or settings["reader"])
-            folder = _with_references(folder, reader, split, settings.get("limit"), config)
-    if kinds:
-        rates = sorted({cell.settings[kinds[0]] for cell in study_cells if kinds[0] in cell.settings})
-        folder = _with_stress(folder, kinds[0], rates, settings, data, config)
-        # Its questions have lists of their own.
-        settings |= {"pool": "candidates", "limit": None, "sample": None}
+    name, split, limit = str(given["data"]), settings.get("split", "dev"), settings.get("limit")
+    folder = find_data(name) if name != DEMO else Path(config.out) / "data" / DEMO
+    if name == DEMO and not (folder / "queries.jsonl").exists():
+        write_data_folder(folder)
+    if given.get("references") and not all(one.answers for one in questions_of(DataFolder.open(folder), split, limit)):
+        reader, chosen = str(given.get("references_reader") or given["reader"]), {"splits": split, "limit": limit}
+        path, shared = _path(config, folder, "references", [reader, chosen]), config.runtime_settings
+        how: dict[str, Any] = {**shared, **chosen, "quiet": config.quiet}
+        folder, _ = write_references(ReferencesConfig(str(folder), str(path), reader, **how))
+    for kind in KINDS:
+        if kind in given:
+            rates = sorted({cell.settings[kind] for cell in study_cells if kind in cell.settings})
+            folder = _with_stress(folder, kind, rates, {**given, **settings}, config)
+            # Its questions have lists of their own.
+            settings |= {"pool": "candidates", "limit": None, "sample": None}
     methods = tuple(methods_of(cells))
     settings |= {"data": str(folder), "methods": methods, "out": str(out), "quiet": config.quiet, "curves": False}
     return EvaluateConfig(**{**config.runtime_settings, **settings})
 
 
-def _with_references(data: Path, reader: str, splits: str, limit: int | None, config: ReproduceConfig) -> Path:
-    chosen: dict[str, Any] = {"splits": splits, "limit": limit}
-    out = _path(config, data, "references", [reader, chosen])
-    shared = {**config.runtime_settings, "quiet": config.quiet}
-    return write_references(ReferencesConfig(str(data), str(out), reader, **chosen, **shared))[0]
-
-
 def _with_stress(
-    data: Path,
-    kind: Any,
-    rates: Sequence[float],
-    settings: Mapping[str, Any],
-    how: Mapping[str, Any],
-    config: ReproduceConfig,
+    data: Path, kind: Any, rates: Sequence[float], settings: Mapping[str, Any], config: ReproduceConfig
 ) -> Path:
-    # The questions are those with enough passages at every rate.
-    size, rewriter = how.get("size", 20), how.get("rewriter")
-    split, limit = settings.get("split", "dev"), settings.get("limit")
-    sample, seed = settings.get("sample"), settings.get("seed", 0)
-    embedder = settings.get("embedder", "minilm")
+    """Return the folder with the noise or redundancy of a cell; its questions have enough passages at every rate."""
+    size, rewriter, embedder = settings.get("size", 20), settings.get("rewriter"), settings.get("embedder", "minilm")
+    split, limit, sample = settings.get("split", "dev"), settings.get("limit"), settings.get("sample")
+    seed = settings.get("seed", 0)
     out = _path(config, data, kind, [rates, size, rewriter, split, limit, sample, seed, embedder])
-    chosen = out / f"{kind}-{how[kind]:g}"
-    if (chosen / "queries.jsonl.gz").exists():
-        return chosen
-    folder = DataFolder.open(data)
-    queries = sample_questions(folder.split(split, limit), sample, seed)
-    candidates = CandidateSettings(num_candidates=NUM_RANKED)
-    pool = open_pool(folder, queries, corag.embedder(embedder), candidates, quiet=config.quiet)
-    store = Path(config.out) / "rewritings.jsonl"
-    rewrite = rotated if rewriter is None else chat_rewriter(chats_of("rewriter", rewriter)[0], store)
-    written = stress_sets(folder, pool, out, kind=kind, rates=rates, size=size, rewrite=rewrite, quiet=config.quiet)
-    return written[how[kind]]
+    chosen = out / f"{kind}-{settings[kind]:g}"
+    if not (chosen / "queries.jsonl.gz").exists():
+        folder = DataFolder.open(data)
+        queries = sample_questions(folder.split(split, limit), sample, seed)
+        candidates = CandidateSettings(num_candidates=NUM_RANKED)
+        pool = open_pool(folder, queries, corag.embedder(embedder), candidates, quiet=config.quiet)
+        store = Path(config.out) / "rewritings.jsonl"
+        rewrite = rotated if rewriter is None else chat_rewriter(chats_of("rewriter", rewriter)[0], store)
+        stress_sets(folder, pool, out, kind=kind, rates=rates, size=size, rewrite=rewrite, quiet=config.quiet)
+    return chosen
 
 
 def _path(config: ReproduceConfig, data: Path, what: str, settings: Any) -> Path:
     name = f"{folder_name(data.name)}-{what}-{fingerprint([str(data.resolve()), settings])[:8]}"
     return Path(config.out) / "data" / name
-
-
-def write_demo(folder: Path) -> Path:
-    """Write the demo's data folder if it is missing, and return it."""
-    path = folder / DEMO
-    if not (path / "queries.jsonl").exists():
-        write_data_folder(path)
-    return path

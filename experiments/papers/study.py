@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+import yaml  # type: ignore[import-untyped]
 
 import experiments
 from agent import Configuration
@@ -21,7 +22,6 @@ from common.configuration import parse
 from corag.errors import DataError, InputError
 from corag.registry import SELECTORS, nearest
 from experiments.evaluation.config import EvaluateConfig
-from experiments.run.journal import fingerprint
 from search import SearchConfig
 
 CONFIGS = Path(experiments.__file__).parent / "configs"
@@ -84,6 +84,7 @@ class Study:
     standin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "grid", {str(axis): _axis(axis, values) for axis, values in self.grid.items()})
         if not self.methods or not self.figures:
             raise InputError("a study has methods and figures; give both")
         axes: Mapping[str, Any] = {**self.grid, METHOD: self.methods}
@@ -103,21 +104,28 @@ class Study:
 
     def standing_in(self) -> Study:
         """Return the study with `standin` laid over it."""
-        over: Mapping[str, Any] = {"evaluate": {}, "grid": {}, METHODS: {}} | dict(self.standin)
-        grid = dict(self.grid)
-        for axis, values in over["grid"].items():
-            some = isinstance(values, list) and all(str(value) in grid.get(axis, ()) for value in values)
-            grid[axis] = {str(value): grid[axis][str(value)] for value in values} if some else _axis(axis, values)
-        evaluate, methods = (
-            {name: value for name, value in {**own, **over[kind]}.items() if value is not None}
-            for kind, own in (("evaluate", self.evaluate), (METHODS, self.methods))
-        )
-        return replace(self, evaluate=evaluate, grid=grid, methods=methods)
+        laid: dict[str, Any] = {}
+        for name in ("evaluate", METHODS):
+            over = {**getattr(self, name), **self.standin.get(name, {})}
+            laid[name] = {key: value for key, value in over.items() if value is not None}
+        grid: dict[str, Any] = dict(self.grid)
+        for axis, values in self.standin.get("grid", {}).items():
+            known = grid.get(axis, {})
+            some = isinstance(values, list) and all(str(value) in known for value in values)
+            grid[axis] = {str(value): known[str(value)] for value in values} if some else values
+        return replace(self, grid=grid, **laid)
+
+
+def _axis(name: str, values: Any) -> dict[str, dict[str, Any]]:
+    """Return the settings of each value of an axis, by name."""
+    if isinstance(values, list):
+        return {str(value): {name: value} for value in values}
+    return {str(value): dict(settings) for value, settings in values.items()}
 
 
 def study_files() -> dict[str, Path]:
     """Return the files of the studies that can be called by name."""
-    ablations = dict.fromkeys(read_mapping(ABLATIONS)["studies"], ABLATIONS)
+    ablations = dict.fromkeys(_read(ABLATIONS)["studies"], ABLATIONS)
     return {**{file.stem: file for file in sorted(PAPERS.glob("*.yaml"))}, **ablations}
 
 
@@ -134,45 +142,23 @@ def find_study(name: str) -> Study:
             f"there is no study {name!r}{nearest(name, files)}; see `corag reproduce list`, or give a file"
         )
     file = files.get(name, Path(name))
-    content = dict(read_mapping(file))
-    if "studies" in content:
-        own = content.pop("studies")[name]
-        shared = content["standin"]
-        over = {key: {**shared[key], **own.get("standin", {}).get(key, {})} for key in shared}
-        content |= {**own, **{key: {**content[key], **own.get(key, {})} for key in ("evaluate", "grid")}}
-        content["standin"] = over
-    given = {"name": name if name in files else file.stem, **content}
+    content = _read(file)
     try:
-        for one in given:
-            check_choice("a name in a study", one, [column.name for column in fields(Study)])
-        given["grid"] = {str(axis): _axis(str(axis), values) for axis, values in given.get("grid", {}).items()}
-        return Study(**given)
+        if "studies" in content:
+            own, shared = content.pop("studies")[name], content["standin"]
+            over = {key: {**shared[key], **own.get("standin", {}).get(key, {})} for key in shared}
+            content |= {**own, **{key: {**content[key], **own.get(key, {})} for key in ("evaluate", "grid")}}
+            content["standin"] = over
+        return Study(**{"name": name if name in files else file.stem, **content})
     except (InputError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{file}: {error}") from error
 
 
-@cache
-def read_mapping(file: Path) -> Mapping[str, Any]:
-    """Return the mapping in a YAML file; `DataError` if it cannot be read or is none."""
-    import yaml  # type: ignore[import-untyped]
-
+def _read(file: Path) -> dict[str, Any]:
     try:
-        text = file.read_text(encoding="utf-8")
-        content = yaml.safe_load(text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        return dict(yaml.safe_load(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
         raise DataError(f"{file} cannot be read: {' '.join(str(error).split())}; give a YAML file") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{file} is no mapping; see `experiments.papers.study`")
-    return content
-
-
-def _axis(name: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """Return the settings of each value of an axis, by name."""
-    if isinstance(values, list):
-        return {str(value): {name: value} for value in values}
-    if not isinstance(values, Mapping) or not all(isinstance(settings, Mapping) for settings in values.values()):
-        raise InputError(f"axis {name!r} is {values!r:.100}; give settings by name of a value, or a list of values")
-    return {str(value): dict(settings) for value, settings in values.items()}
 
 
 @dataclass(frozen=True)
@@ -182,14 +168,14 @@ class Cell:
     Attributes:
         values: Name of the value of each axis.
         settings: Settings of `corag evaluate`, and `DATA_SETTINGS`.
-        methods: str of each method, by its name in the table.
+        methods: Spelling of each method, by its name in the table.
         keep: Values of methods, by name, that a question has to have to be counted.
     """
 
     values: Mapping[str, str]
     settings: Mapping[str, Any]
     methods: Mapping[str, str]
-    keep: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    keep: Mapping[str, Mapping[str, float]]
 
     @property
     def name(self) -> str:
@@ -199,31 +185,21 @@ class Cell:
 
 def cells_of(study: Study) -> list[Cell]:
     """Return the cells of a study, the last axis varying fastest; a setting of nothing is an `InputError`."""
-    return [_cell(study, dict(zip(study.grid, values, strict=True))) for values in product(*study.grid.values())]
-
-
-def _cell(study: Study, values: dict[str, str]) -> Cell:
-    merged = dict(study.evaluate)
-    for axis, name in values.items():
-        merged |= study.grid[axis][name]
-    keep, labels = merged.pop(KEEP, {}), merged.pop(METHODS, list(study.methods))
-    settings = {name: merged.pop(name) for name in list(merged) if name in CELL_SETTINGS}
     known = {name for text in study.methods.values() for name in SELECTORS.settings(text)}
     known |= set(SEARCH_FIELDS) if "search" in known else set()
-    for name in merged:
-        if name not in known:
-            names = (*CELL_SETTINGS, KEEP, METHODS, *sorted(known))
-            raise InputError(f"{study.name}: no setting {name!r} of evaluate, data or a method{nearest(name, names)}")
-    methods = {label: with_settings(text, merged) for label, text in study.methods.items() if label in labels}
-    return Cell(values, settings, methods, keep)
-
-
-def comparisons_of(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Return cells grouped by comparison: those that differ in settings of methods alone share one."""
-    groups: dict[str, list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(fingerprint(cell.settings), []).append(cell)
-    return list(groups.values())
+    cells = []
+    for names in product(*study.grid.values()):
+        values, merged = dict(zip(study.grid, names, strict=True)), dict(study.evaluate)
+        for axis, name in values.items():
+            merged |= study.grid[axis][name]
+        keep, labels = merged.pop(KEEP, {}), merged.pop(METHODS, list(study.methods))
+        settings = {name: merged.pop(name) for name in list(merged) if name in CELL_SETTINGS}
+        for name in merged.keys() - known:
+            every = (*CELL_SETTINGS, KEEP, METHODS, *sorted(known))
+            raise InputError(f"{study.name}: no setting {name!r} of evaluate, data or a method{nearest(name, every)}")
+        methods = {label: with_settings(text, merged) for label, text in study.methods.items() if label in labels}
+        cells.append(Cell(values, settings, methods, keep))
+    return cells
 
 
 def methods_of(cells: Sequence[Cell]) -> list[str]:

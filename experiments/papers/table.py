@@ -21,7 +21,7 @@ class Measured:
     Attributes:
         values: Value of each axis, and `method`.
         rows: Its figures of each question that counts.
-        part: str of the method that ran.
+        part: Spelling of the method that ran.
         file: File of the comparison, below the folder of the study.
         setup: Data, budget and the like of the comparison, by name.
     """
@@ -62,17 +62,20 @@ def gain(study: Study, measured: Sequence[Measured], one: Measured, name: str) -
 
 def blocks(study: Study, measured: Sequence[Measured]) -> list[Block]:
     """Return claim and tables: the cells, the paper's figures beside ours, and what was run."""
-    names = [name for name in study.figures if any(one.figure(name) is not None for one in measured)]
-    axes = [*study.grid, METHOD]
-    lines = [
-        [*(one.values[axis] for axis in axes), *(_shown(name, one, gain(study, measured, one, name)) for name in names)]
-        for one in measured
-    ]
+    figures = [measure(name) for name in study.figures if any(one.figure(name) is not None for one in measured)]
+    axes, lines = [*study.grid, METHOD], []
+    for one in measured:
+        cells = [one.values[axis] for axis in axes]
+        for figure in figures:
+            lead = gain(study, measured, one, figure.name)
+            shown = figure.text(one.figure(figure.name))
+            cells.append(shown if lead is None else f"{shown}, {lead:{figure.format}}")
+        lines.append(cells)
     claim = f"The paper: {study.claim}" if study.claim and study.paper else study.claim
-    found: list[Block] = [*([claim] if claim else []), Table([*axes, *map(_title, names)], lines)]
+    found: list[Block] = [*([claim] if claim else []), Table([*axes, *(one.title for one in figures)], lines)]
     if study.against is not None:
         found.append(
-            f"In parentheses the gain over {study.against[1]}, with its 95% interval by paired bootstrap over "
+            f"Behind a comma the gain over {study.against[1]}, with its 95% interval by paired bootstrap over "
             f"questions, those that share a document together ({RESAMPLES:,} samples)."
         )
     found += [*_published(study, measured), *([note] if (note := study.published.get("note")) else [])]
@@ -86,35 +89,16 @@ def _published(study: Study, measured: Sequence[Measured]) -> list[Table]:
     """Return the table of the paper's figures and ours at the same values, averaged over axes that a row leaves out."""
     rows = study.published.get("rows", ())
     axes = [axis for axis in (*study.grid, METHOD) if any(axis in row for row in rows)]
-    names = [name for name in study.figures if name not in axes and any(name in row for row in rows)]
+    figures = [measure(name) for name in study.figures if name not in axes and any(name in row for row in rows)]
     lines = []
     for row in rows:
         point = {axis: str(row[axis]) for axis in axes if axis in row}
-        cells = []
-        for name in names:
-            ours = [one.figure(name) for one in measured if point.items() <= one.values.items()]
+        cells = [point.get(axis, "all") for axis in axes]
+        for one in figures:
+            ours = [line.figure(one.name) for line in measured if point.items() <= line.values.items()]
             known = [value for value in ours if value is not None]
-            cells += [_text(name, row.get(name)), _text(name, float(np.mean(known)) if known else None)]
-        lines.append([*(point.get(axis, "all") for axis in axes), *cells])
-    headings = [*axes, *(f"{_title(name)}{ours}" for name in names for ours in ("", ", here"))]
+            cells += [one.text(row.get(one.name)), one.text(float(np.mean(known)) if known else None)]
+        lines.append(cells)
+    headings = [*axes, *(f"{one.title}{ours}" for one in figures for ours in ("", ", here"))]
     source = f", {study.published['source']}" if study.published.get("source") else ""
     return [Table(headings, lines, f"The paper's own figures{source}, beside ours:")] if rows else []
-
-
-def _shown(name: str, one: Measured, lead: Difference | None) -> str:
-    if lead is None:
-        return _text(name, one.figure(name))
-    signs = (f"{'-' if value < 0 else '+'}{_text(name, abs(value))}" for value in (lead.mean, lead.low, lead.high))
-    return "{} ({}, {} to {})".format(_text(name, one.figure(name)), *signs)
-
-
-def _title(name: str) -> str:
-    return measure(name).title
-
-
-def _text(name: str, value: Any) -> str:
-    """Return a value as tables show it: shares without the digit before the point, which says nothing."""
-    if value is None:
-        return "-"
-    shown = measure(name).format if isinstance(value, float) else ""
-    return format(value, shown).replace("0.", ".", 1) if shown == ".3f" and abs(value) < 1 else f"{value:,{shown}}"
