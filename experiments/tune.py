@@ -92,7 +92,7 @@ def tune(config: TuneConfig) -> agent.ConfigurationAgent:
             f"{config.data}, {config.splits}: expected at least {LEAST_QUESTIONS} questions with answers or gold that "
             f"are not held out, got {len(names)}; add some, or let a reader write answers: corag data references"
         )
-    groups = [group for source in sources for group in source.groups]
+    groups = [source.groups[query.id] for source in sources for query in source.queries]
     parts = divide([""] * len(names), groups if len(set(groups)) > 1 else names, [1.0] * FOLDS)
     fold = dict(zip(names, parts.tolist(), strict=True))
     value, fitted = fit_own(sources, split_parts(config.signals), out, fold, quiet=config.quiet)

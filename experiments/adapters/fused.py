@@ -103,7 +103,7 @@ def described(sources: Sequence[SourceQuestions], signals: Sequence[str], *, qui
         pool = source.open_pool(source.queries, embedder, quiet=quiet)
         with progress(f"describe {source.settings.data}", quiet=quiet) as report:
             for number, query in enumerate(source.queries, start=1):
-                passages = [candidate.chunk for candidate in pool.candidates(query)][: source.settings.num_candidates]
+                passages = [candidate.chunk for candidate in pool[query.id]][: source.settings.num_candidates]
                 if passages:
                     about, documents = (source.key(query), source.settings.kind), source.folder.documents
                     found.append(_example(about, query, passages, documents, fused, of_sentences))

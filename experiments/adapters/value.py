@@ -151,7 +151,7 @@ def _questions(config: ValueTraining, encoder: TextEncoder) -> Iterator[Asked]:
         pool = source.open_pool(source.queries, embedder, quiet=config.quiet)
         kept_back = held_out(source.folder, questions_of(source.folder, settings.split), HELD_OUT)
         for query in filter(lambda one: one.gold, source.queries):
-            offered = pool.candidates(query)[: settings.num_candidates]
+            offered = pool[query.id][: settings.num_candidates]
             others = [one for one in offered if not any(is_evidence(one.chunk, entry) for entry in query.gold)]
             is_repeated = hash_fraction(query.id, "unanswerable") < UNANSWERABLE
             for candidates in (offered, others) if is_repeated and len(others) < len(offered) else (offered,):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -25,10 +25,10 @@ from corag.optional import warn_once
 from corag.selectors.raptor.tree import tree_file
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import DataFolder, Query, passage_at, passage_of
-from corag.text.documents import Document, passage
+from corag.text.documents import passage
 from corag.text.tokens import minilm
 from corag.types import Candidate, Chunk, Embedder
-from experiments.data.config import CandidateSettings, PoolName
+from experiments.data.config import CandidateSettings
 from experiments.data.trec import escaped, read_run
 from experiments.run.journal import digest, fingerprint
 
@@ -37,81 +37,118 @@ LONG_TOKENS = MAX_TOKENS
 """MiniLM tokens that a passage may have; what is longer, such as a contract, would be seen and chosen as a whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """The candidates of some questions by the question's id, best first, each with its cosine to the question.
+Pool = Mapping[str, list[Candidate]]
+"""The candidates of each question by its id, best first; those of a run with its score, others with their cosine."""
 
-    `name` is `candidates`, `document`, `corpus` or `run`, as results record it; candidates of a run have its score.
+
+def pool_name(settings: CandidateSettings, queries: Sequence[Query], index: str | Path | None) -> str:
+    """Return where candidates come from, as results record it: `run`, `candidates`, `document` or `corpus`.
+
+    `auto` stands for the questions' own candidates if all have some and there is no index.
     """
+    if settings.run is not None:
+        return "run"
+    if settings.pool != "auto":
+        return settings.pool
+    return "candidates" if index is None and all(query.candidates is not None for query in queries) else "corpus"
 
-    name: PoolName | Literal["run"]
-    by_query: Mapping[str, list[Candidate]]
 
-    @classmethod
-    def of_candidates(
-        cls,
-        folder: DataFolder,
-        queries: Sequence[Query],
-        embedder: Embedder,
-        *,
-        num_candidates: int | None = None,
-        name: PoolName = "candidates",
-        report: Report = lambda done, total: None,
-    ) -> Pool:
-        """Return a pool of each question's own passages, each embedded once.
+def open_pool(
+    folder: DataFolder,
+    queries: Sequence[Query],
+    embedder: Embedder,
+    settings: CandidateSettings,
+    *,
+    index: str | Path | None = None,
+    documents_limit: int | None = None,
+    chunking: ChunkConfig | None = None,
+    quiet: bool = False,
+) -> Pool:
+    """Return the pool that the settings ask for; see `pool_name` and `ChunkIndex.retrieve`.
 
-        A passage is one chunk, unless it is a document of more than `LONG_TOKENS`, which is cut as an index cuts it.
+    Without an `index` of the corpus, one is built in the cache folder, cut as `chunking` says. `num_candidates` of the
+    settings counts for a corpus and a run, `documents_limit` for documents.
+    """
+    if settings.run is not None:
+        return _of_run(settings.run, folder, queries, settings.num_candidates)
+    pool = pool_name(settings, queries, index)
+    if pool != "corpus":
+        if settings.retrieval not in (None, "vector"):
+            raise InputError(f"retrieval {settings.retrieval!r} is of a corpus; with pool {pool!r} leave it out")
+        queries, limit = (with_documents(folder, queries), documents_limit) if pool == "document" else (queries, None)
+        with progress(f"embed {pool.removesuffix('s')}s", quiet=quiet) as report:
+            return _of_lists(folder, queries, embedder, limit, report)
+    if index is not None:
+        opened = ChunkIndex.open(index, embedder)
+    else:
+        chunking = chunking or ChunkConfig()
+        name = fingerprint([str(folder.path.resolve()), embedder.name, *astuple(chunking)])
+        indexes = cache_folder() / "indexes"
+        # Of two processes, one builds it.
+        with folder_lock(indexes, f"{name}.lock"), progress("index corpus", quiet=quiet) as report:
+            opened = update_index(folder.path, indexes / name, embedder, chunking, report=report, overwrite=True).index
+    texts = [query.question for query in queries]
+    vectors = embed_all(embedder, texts)
+    pools = opened.retrieve_many(texts, vectors, settings.num_candidates, settings.retrieval or "hybrid")
+    return {query.id: pool for query, pool in zip(queries, pools, strict=True)}
 
-        All are ranked by cosine. A question without a list of candidates is a `DataError`.
-        """
-        check_pool("candidates", folder, queries)
-        names = list(dict.fromkeys(name for query in queries for name in query.candidates or ()))
-        pieces = {name: _pieces(folder.documents[name]) for name in names}
-        chunks = {chunk.id: chunk for of_document in pieces.values() for chunk in of_document}
-        texts = [chunk.text for chunk in chunks.values()]
-        vectors = dict(zip(chunks, embed_all(embedder, texts, report), strict=True))
-        questions = embed_all(embedder, [query.question for query in queries])
-        candidates = {}
-        for query, question in zip(queries, questions, strict=True):
-            names = [chunk.id for name in query.candidates or () for chunk in pieces[name]]
-            cosines = [float(vectors[name] @ question) for name in names]
-            ranking = sorted(range(len(names)), key=lambda i: (-cosines[i], i))[:num_candidates]
-            candidates[query.id] = [Candidate(chunks[names[i]], cosines[i], embedder=embedder.name) for i in ranking]
-        return cls(name, candidates)
 
-    @classmethod
-    def of_run(cls, run: str | Path, folder: DataFolder, queries: Sequence[Query], num_candidates: int) -> Pool:
-        """Return a pool of the passages, or spans `passage#start-end`, that a TREC run ranks first.
+def _of_lists(
+    folder: DataFolder, queries: Sequence[Query], embedder: Embedder, limit: int | None, report: Report
+) -> Pool:
+    """Return the questions' own passages, each embedded once, ranked by cosine.
 
-        Raises:
-            DataError: The run is broken, names a passage that the corpus lacks, or ranks nothing for all questions.
-        """
-        found = read_run(run, {escaped(query.id) for query in queries}, limit=num_candidates)
-        lacking = [query.id for query in queries if escaped(query.id) not in found]
-        if len(lacking) == len(queries):
-            raise DataError(
-                f"{run} ranks nothing for any of the {len(queries)} questions (the first is {lacking[0]!r}); its first "
-                f"column must hold ids of questions of {folder.path}"
-            )
-        if lacking:
-            warn_once(f"{run} ranks nothing for {len(lacking)} questions (first: {lacking[0]})")
+    A passage is one chunk, unless it has more than `LONG_TOKENS`: it is cut as an index cuts it. A question without a
+    list of candidates is a `DataError`.
+    """
+    tokens = minilm()
+    pieces: dict[str, list[Chunk]] = {}
+    for query in queries:
+        if query.candidates is None:
+            raise DataError(f"question {query.id!r} of {folder.path} has no candidates; use --pool corpus")
+        for name in query.candidates:
+            if name not in pieces:
+                document = folder.documents[name]
+                is_long = int(tokens.count([document.text])[0]) > LONG_TOKENS
+                pieces[name] = chunk_document(document, tokens) if is_long else [passage(document)]
+    chunks = {chunk.id: chunk for of_document in pieces.values() for chunk in of_document}
+    texts = [chunk.text for chunk in chunks.values()]
+    vectors = dict(zip(chunks, embed_all(embedder, texts, report), strict=True))
+    pool = {}
+    for query, question in zip(queries, embed_all(embedder, [query.question for query in queries]), strict=True):
+        names = [chunk.id for name in query.candidates or () for chunk in pieces[name]]
+        cosines = [float(vectors[name] @ question) for name in names]
+        ranking = sorted(range(len(names)), key=lambda i: (-cosines[i], i))[:limit]
+        pool[query.id] = [Candidate(chunks[names[i]], cosines[i], embedder=embedder.name) for i in ranking]
+    return pool
 
-        def candidate(rank: int, name: str, score: float) -> Candidate:
-            chunk = passage_at(name, folder.documents) or passage_at(unquote(name), folder.documents)
-            if chunk is None:
-                raise DataError(
-                    f"{run}: passage {name!r} is not in the corpus of {folder.path}; give a run over this corpus"
-                )
-            return Candidate(chunk, score, "score", rank=rank)
 
-        ranked = {query.id: found.get(escaped(query.id), {}).items() for query in queries}
-        return cls(
-            "run", {query: [candidate(rank, *one) for rank, one in enumerate(of)] for query, of in ranked.items()}
+def _of_run(run: str, folder: DataFolder, queries: Sequence[Query], num_candidates: int) -> Pool:
+    """Return the passages, or spans `passage#start-end`, that a TREC run ranks first.
+
+    Raises:
+        DataError: The run is broken, names a passage that the corpus lacks, or ranks nothing for all questions.
+    """
+    found = read_run(run, {escaped(query.id) for query in queries}, limit=num_candidates)
+    lacking = [query.id for query in queries if escaped(query.id) not in found]
+    if len(lacking) == len(queries):
+        raise DataError(
+            f"{run} ranks nothing for any of the {len(queries)} questions (the first is {lacking[0]!r}); its first "
+            f"column must hold ids of questions of {folder.path}"
         )
+    if lacking:
+        warn_once(f"{run} ranks nothing for {len(lacking)} questions (first: {lacking[0]})")
 
-    def candidates(self, query: Query) -> list[Candidate]:
-        """Return the candidates of a question, best first."""
-        return self.by_query[query.id]
+    def candidate(rank: int, name: str, score: float) -> Candidate:
+        chunk = passage_at(name, folder.documents) or passage_at(unquote(name), folder.documents)
+        if chunk is None:
+            raise DataError(
+                f"{run}: passage {name!r} is not in the corpus of {folder.path}; give a run over this corpus"
+            )
+        return Candidate(chunk, score, "score", rank=rank)
+
+    ranked = {query.id: found.get(escaped(query.id), {}).items() for query in queries}
+    return {query: [candidate(rank, *one) for rank, one in enumerate(of)] for query, of in ranked.items()}
 
 
 def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
@@ -137,14 +174,6 @@ def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
             )
         found.append(replace(query, candidates=tuple(name for title in titles for name in by_title[title])))
     return found
-
-
-def _pieces(document: Document) -> list[Chunk]:
-    """Return a document as one chunk, or a long one as an index would cut it."""
-    tokens = minilm()
-    if int(tokens.count([document.text])[0]) <= LONG_TOKENS:
-        return [passage(document)]
-    return chunk_document(document, tokens)
 
 
 def content_hash(
@@ -200,60 +229,3 @@ def shared_encoder() -> CachedEncoder:
     """Return MiniLM's encoder, which runs every text once for all parts that are given it."""
     with reproducible():
         return CachedEncoder(minilm_encoder())
-
-
-def resolve(pool: PoolName, queries: Sequence[Query], index: str | Path | None) -> PoolName:
-    """Return the pool that `auto` stands for: the questions' own candidates if all have some and there is no index."""
-    if pool != "auto":
-        return pool
-    return "candidates" if index is None and all(query.candidates is not None for query in queries) else "corpus"
-
-
-def check_pool(pool: PoolName, folder: DataFolder, queries: Sequence[Query]) -> None:
-    """Raise `DataError` where a question has no list of candidates, or its document is not known."""
-    if pool == "document":
-        with_documents(folder, queries)
-    elif pool == "candidates":
-        for query in queries:
-            if query.candidates is None:
-                raise DataError(f"question {query.id!r} of {folder.path} has no candidates; use --pool corpus")
-
-
-def open_pool(
-    folder: DataFolder,
-    queries: Sequence[Query],
-    embedder: Embedder,
-    settings: CandidateSettings,
-    *,
-    index: str | Path | None = None,
-    documents_limit: int | None = None,
-    chunking: ChunkConfig | None = None,
-    quiet: bool = False,
-) -> Pool:
-    """Return the pool that the settings ask for; see `resolve`, `Pool.of_candidates` and `ChunkIndex.retrieve`.
-
-    Without an `index` of the corpus, one is built in the cache folder, cut as `chunking` says. `num_candidates` of the
-    settings counts for a corpus, `documents_limit` for documents.
-    """
-    if settings.run is not None:
-        return Pool.of_run(settings.run, folder, queries, settings.num_candidates)
-    pool = resolve(settings.pool, queries, index)
-    if pool != "corpus":
-        if settings.retrieval not in (None, "vector"):
-            raise InputError(f"retrieval {settings.retrieval!r} is of a corpus; with pool {pool!r} leave it out")
-        queries, limit = (with_documents(folder, queries), documents_limit) if pool == "document" else (queries, None)
-        with progress(f"embed {pool.removesuffix('s')}s", quiet=quiet) as report:
-            return Pool.of_candidates(folder, queries, embedder, num_candidates=limit, name=pool, report=report)
-    if index is not None:
-        opened = ChunkIndex.open(index, embedder)
-    else:
-        chunking = chunking or ChunkConfig()
-        name = fingerprint([str(folder.path.resolve()), embedder.name, *astuple(chunking)])
-        indexes = cache_folder() / "indexes"
-        # Of two processes, one builds it.
-        with folder_lock(indexes, f"{name}.lock"), progress("index corpus", quiet=quiet) as report:
-            opened = update_index(folder.path, indexes / name, embedder, chunking, report=report, overwrite=True).index
-    texts = [query.question for query in queries]
-    vectors = embed_all(embedder, texts)
-    pools = opened.retrieve_many(texts, vectors, settings.num_candidates, settings.retrieval or "hybrid")
-    return Pool("corpus", {query.id: pool for query, pool in zip(queries, pools, strict=True)})

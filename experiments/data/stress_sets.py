@@ -64,12 +64,12 @@ def stress_sets(
     for rate in rates:
         check_range(kind, rate, 0, 1, "it is a share of the candidates")
     check_count("size", size, "the paper has 20 and 100")
-    queries = [query for query in folder.queries if query.id in pool.by_query]
+    queries = [query for query in folder.queries if query.id in pool]
     drafts: list[tuple[Query, dict[float, list[Document] | None]]] = []
     with progress(kind, quiet=quiet) as report:
         for number, query in enumerate(queries, start=1):
             # A passage that was cut into chunks counts once.
-            chunks = [candidate.chunk for candidate in pool.candidates(query)]
+            chunks = [candidate.chunk for candidate in pool[query.id]]
             names = dict.fromkeys(str(chunk.metadata.get("document", chunk.id)) for chunk in chunks)
             ranking = [folder.documents[name] for name in names]
             noise = [is_noise(one, query) for one in ranking]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from corag.errors import DataError, InputError
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Embedder
 from experiments.data.config import candidate_settings
-from experiments.data.pools import Pool, check_pool, open_pool, resolve
+from experiments.data.pools import Pool, open_pool, pool_name
 from experiments.data.splits import HELD_OUT, document_groups, hash_fraction, held_out, questions_of
 from experiments.labels.config import LabelConfig, LabelSource, listed
 from experiments.protocol.held_out import not_to_learn
@@ -23,34 +24,33 @@ class SourceQuestions:
 
     Attributes:
         settings: Of the source; its pool is never `auto`.
-        groups: Of each question the name of its group, which begins with the data: questions of one group share gold
-            documents, directly or by others of the group.
+        groups: Of each question, by id, the name of its group, which begins with the data: questions of one group share
+            gold documents, directly or by others of the group.
         config: Of the labelling.
     """
 
     settings: LabelSource
     folder: DataFolder
     queries: tuple[Query, ...]
-    groups: tuple[str, ...]
+    groups: Mapping[str, str]
     config: LabelConfig
 
     def key(self, query: Query) -> str:
         """Return the name of a question among those of all sources."""
         return f"{self.settings.data}/{query.id}"
 
+    def about(self, query: Query) -> dict[str, str]:
+        """Return what rows say of a question."""
+        names = {"data": self.settings.data, "kind": self.settings.kind, "group": self.groups[query.id]}
+        return {**names, "query": query.id, "split": query.split, "question": query.question}
+
     def shard(self, number: int, count: int) -> SourceQuestions:
         """Return the questions of a shard, from 1: neighbours, which often share passages."""
         start, end = (-(-len(self.queries) * part // count) for part in (number - 1, number))
-        return replace(self, queries=self.queries[start:end], groups=self.groups[start:end])
-
-    def check_pool(self) -> None:
-        """Check that every question has a pool."""
-        check_pool(self.settings.pool, self.folder, self.queries)
-        if self.settings.run is not None:
-            Pool.of_run(self.settings.run, self.folder, self.queries, self.settings.num_candidates)
+        return replace(self, queries=self.queries[start:end])
 
     def open_pool(self, queries: Sequence[Query], embedder: Embedder, *, quiet: bool = True) -> Pool:
-        """Return the pool of some questions; of a few questions all lists may be empty."""
+        """Return the pool of some questions."""
         return open_pool(
             self.folder,
             queries,
@@ -82,9 +82,10 @@ def read_sources(config: LabelConfig) -> list[SourceQuestions]:
         groups = iter(document_groups(folder, queries))
         for row in rows:
             source, asked = settings[row], tuple(chosen[row])
-            if source.run is None:
-                source = replace(source, pool=resolve(source.pool, asked, config.index))
-            own = tuple(f"{source.data}/{next(groups)}" for _ in asked)
+            if source.run is None:  # so that all shards have the same
+                pool: Any = pool_name(source, asked, config.index)
+                source = replace(source, pool=pool)
+            own = {query.id: f"{source.data}/{next(groups)}" for query in asked}
             sources[row] = SourceQuestions(source, folder, asked, own, config)
     return [sources[row] for row in range(len(settings))]
 

@@ -10,10 +10,12 @@ import corag
 from corag.errors import DataError
 from corag.text.data import DataFolder
 from experiments.data.config import CandidateSettings
-from experiments.data.pools import Pool, content_hash, open_pool
+from experiments.data.pools import content_hash, open_pool
 from experiments.data.splits import default_split, divide, questions_of
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 from tests.fakes import HashEmbedder
+
+OWN = CandidateSettings(pool="candidates")
 
 
 @pytest.fixture
@@ -24,9 +26,9 @@ def folder(small_data):
 def test_a_question_without_a_list_is_refused_and_an_empty_one_is_a_pool(folder):
     query = replace(folder.queries[0], candidates=None)
     with pytest.raises(DataError):
-        Pool.of_candidates(folder, [folder.queries[1], query], corag.embedder())
+        open_pool(folder, [folder.queries[1], query], corag.embedder(), OWN, quiet=True)
     empty = replace(folder.queries[0], candidates=())
-    assert Pool.of_candidates(folder, [empty, folder.queries[1]], corag.embedder()).candidates(empty) == []
+    assert open_pool(folder, [empty, folder.queries[1]], corag.embedder(), OWN, quiet=True)[empty.id] == []
 
 
 def test_an_index_by_default_is_kept_in_the_cache_and_follows_the_corpus(tmp_path, monkeypatch):
@@ -36,7 +38,7 @@ def test_an_index_by_default_is_kept_in_the_cache_and_follows_the_corpus(tmp_pat
     def chunks_offered():
         folder, embedder = DataFolder.open(path), HashEmbedder()
         pool = open_pool(folder, folder.queries, embedder, CandidateSettings(num_candidates=9), quiet=True)
-        return {candidate.chunk.id for candidate in pool.candidates(folder.queries[0])}, embedder.num_embedded
+        return {candidate.chunk.id for candidate in pool[folder.queries[0].id]}, embedder.num_embedded
 
     first, num_embedded = chunks_offered()
     assert len(first) == 3 and num_embedded == 3 + 1
@@ -74,10 +76,9 @@ def test_candidates_of_the_same_document_are_its_passages(folder):
         replace(folder.queries[2], gold=("oro", "choir")),
     ]
     pool = open_pool(articles, queries, embedder, CandidateSettings(pool="document"), quiet=True)
-    assert pool.name == "document"
     island, water = {"varn", "tolmere", "choir"}, {"oro", "sable"}
     for query, expected in zip(queries, (island, water, island | water), strict=True):
-        candidates = pool.candidates(query)
+        candidates = pool[query.id]
         assert {candidate.chunk.id for candidate in candidates} == expected
         similarities = [candidate.similarity for candidate in candidates]
         assert similarities == sorted(similarities, reverse=True)
