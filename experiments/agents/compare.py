@@ -6,7 +6,7 @@ settings that were not measured count as the nearest ones that were. Letters: `n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,6 @@ from sklearn.preprocessing import StandardScaler
 import agent
 from corag.cli.page import Page, Section, Table
 from corag.errors import InputError
-from corag.types import FloatArray
 from experiments.agents.targets import TargetConfig, best_configuration, best_single, utility
 from experiments.labels.table import Labels
 from experiments.report.difference import Difference, paired_difference
@@ -38,10 +37,10 @@ def departing(trained: agent.ConfigurationAgent, min_lead: float) -> agent.Confi
     return agent.ConfigurationAgent(replace(trained.config, min_lead=min_lead), trained.weights)
 
 
-def choices_of(
+def comparison(
     trained: agent.ConfigurationAgent, train: Labels, val: Labels | None, test: Labels, target: TargetConfig
-) -> dict[str, Choices]:
-    """Return the measured configuration that each method names for each test question, `[n]`.
+) -> tuple[Page, Difference]:
+    """Return the page that compares an agent with baselines and the oracle on the test questions, and the agent's gain.
 
     Baselines learn from `train` and choose their settings by `val`, with the features of the agent.
     """
@@ -53,7 +52,7 @@ def choices_of(
     counts = [count for count in NEIGHBOURS if count <= len(train)] or [len(train)]
     neighbours = [KNeighborsRegressor(count, metric="cosine") for count in counts]
     given = (train, val, test, (target, trained.config.features))
-    return {
+    choices = {
         "majority class": _learned([DummyClassifier()], best, *given),
         BASE: named(departing(trained, 1.0), test),
         "logistic regression": _learned(regression, best, *given),
@@ -61,22 +60,24 @@ def choices_of(
         AGENT: named(trained, test),
         CEILING: best_configuration(test, utility(test, target)),
     }
-
-
-def comparison(
-    trained: agent.ConfigurationAgent, train: Labels, val: Labels | None, test: Labels, target: TargetConfig
-) -> tuple[Page, Difference]:
-    """Return the page that compares an agent with baselines and the oracle on the test questions, and the agent's gain.
-
-    See `choices_of`.
-    """
-    values, rows = utility(test, target), np.arange(len(test))
-    choices = choices_of(trained, train, val, test, target)
-    lead = paired_difference(values[rows, choices[AGENT]], values[rows, choices[BASE]], groups=test.group.tolist())
+    values, tokens, rows = utility(test, target), test.measures["cost_tokens"], np.arange(len(test))
+    groups, lines = test.group.tolist(), []
+    gain = {
+        name: paired_difference(values[rows, chosen], values[rows, choices[BASE]], groups=groups)
+        for name, chosen in choices.items()
+    }
+    for name, chosen in choices.items():
+        shown = ["-", "-"] if name == BASE else [str(gain[name]), f"{gain[name].p:.3f}"]
+        title = f"**{name}**" if name == AGENT else name
+        lines.append([title, f"{values[rows, chosen].mean():.4f}", *shown, f"{tokens[rows, chosen].mean():.1f}"])
+    note = (
+        f"Utility: {target.metric} less {target.price:g} for 256 tokens. Gain over the {BASE}, 95% intervals over "
+        "resampled documents. The oracle picks for each question with hindsight and so profits from noise."
+    )
+    table, lead = Table(["method", "utility", "gain", "p", "tokens"], lines, note=note), gain[AGENT]
     verdict = "is not significantly different from"
     if lead.is_certain:
         verdict = "is ahead of" if lead.mean > 0 else "falls behind"
-    table = method_table(choices, test, target, base=BASE, ceiling=CEILING, marked=AGENT)
     page = Page(
         "The agent and its baselines",
         f"The agent {verdict} the best single configuration: {lead}, {len(test)} questions that it has not seen.",
@@ -111,39 +112,6 @@ def left_out_table(
     headings = ["kind left out", "questions", BASE, AGENT, CEILING, "gain of the agent"]
     note = "Utility; in the last line the mean over kinds, and the gain over all questions. 95% intervals by document."
     return Table(headings, lines, note=note)
-
-
-def method_table(
-    choices: Mapping[str, Choices], labels: Labels, target: TargetConfig, *, base: str, ceiling: str, marked: str
-) -> Table:
-    """Return a line for each method, given its configuration for each question, `[n]`: what it reaches beside others.
-
-    The method `base` closes none of the gap, `ceiling` all of it; `marked` is in bold.
-    """
-    values, rows = utility(labels, target), np.arange(len(labels))
-    of_base, of_ceiling = values[rows, choices[base]], values[rows, choices[ceiling]]
-    lines = []
-    for name, chosen in choices.items():
-        leads = np.stack([values[rows, chosen] - of_base, of_ceiling - of_base], axis=1)
-        gap = paired_difference(leads, groups=labels.group.tolist(), statistic=_share)
-        shown, p = f"{gap.mean:+.2f} ({gap.low:+.2f} to {gap.high:+.2f})", f"{gap.p:.3f}"
-        if name in (base, ceiling):
-            shown, p = f"{gap.mean:+.2f}", "-"
-        tokens = labels.measures["cost_tokens"][rows, chosen].mean()
-        title = f"**{name}**" if name == marked else name
-        lines.append([title, f"{values[rows, chosen].mean():.4f}", shown, p, f"{tokens:.1f}"])
-    note = (
-        f"Utility: {target.metric} less {target.price:g} for 256 tokens. Gap closed: 0 is the {base}, 1 the "
-        "oracle, which picks for each question with hindsight and so profits from noise; 95% intervals over resampled "
-        "documents."
-    )
-    return Table(["method", "utility", "gap closed", "p", "tokens"], lines, note=note)
-
-
-def _share(means: FloatArray) -> FloatArray:
-    """Return lead over gap, 0 if there is no gap."""
-    lead, gap = means[..., 0], means[..., 1]
-    return np.divide(lead, gap, out=np.zeros_like(lead), where=gap > 0)
 
 
 def named(trained: agent.ConfigurationAgent, labels: Labels) -> Choices:

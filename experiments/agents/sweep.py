@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from argparse import ArgumentError
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cache, cached_property
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,10 @@ from scipy.stats import ttest_rel
 
 from common.storage import folder_lock, write_atomically
 from corag.cli.console import progress, say
-from corag.cli.main import restrict_settings
 from corag.cli.page import Page, Section, Table
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
+from corag.registry import nearest
 from corag.text.visible import to_json
 from experiments.agents.train import TrainAgentConfig, fit, known_labels
 from experiments.run.journal import fingerprint
@@ -52,7 +51,7 @@ class SweepConfig(Runtime):
         quiet: Show no progress and no table.
     """
 
-    base: dict[str, Any]
+    base: TrainAgentConfig
     vary: dict[str, list[Any]]
     seeds: tuple[int, ...] = (0, 1, 2)
     out: str | None = None
@@ -60,7 +59,9 @@ class SweepConfig(Runtime):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.shared
+        if self.out is not None:
+            object.__setattr__(self, "base", replace(self.base, out=self.out))
+            object.__setattr__(self, "out", None)
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds are {list(self.seeds)}; give at least one, and each once")
         for name, values in self.vary.items():
@@ -68,11 +69,6 @@ class SweepConfig(Runtime):
                 raise InputError(f"vary names {name!r}, which a sweep sets itself; leave it out")
             if not values or len({json.dumps(value) for value in values}) < len(values):
                 raise InputError(f"vary gives {name!r} the values {values}; give at least one, and each once")
-
-    @cached_property
-    def shared(self) -> TrainAgentConfig:
-        """The settings that all runs share."""
-        return read_settings({**self.base, **({} if self.out is None else {"out": self.out})})
 
 
 @in_runtime
@@ -91,7 +87,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         DataError: The labels cannot be read.
     """
     combinations = plan(config)  # before any training, so that a mistake in the last one is found first
-    out, rows = Path(config.shared.out), []
+    out, rows = Path(config.base.out), []
     with folder_lock(out, ".sweep.lock"):
         with progress("sweep", quiet=config.quiet) as report:
             for number, (settings, runs) in enumerate(combinations):
@@ -100,7 +96,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
             report(len(combinations), len(combinations))
         # Combinations of which no run could be trained come last.
         rows.sort(key=lambda row: row["figures"][METRIC]["mean"] if row["figures"] else np.inf)
-        base = flattened(asdict(config.shared)).items()
+        base = flattened(asdict(config.base)).items()
         shared = {name: value for name, value in base if not {name, name.split(".")[0]} & {*OWN, *UNMEASURED}}
         summary: dict[str, Any] = {"metric": METRIC, "seeds": list(config.seeds), "vary": config.vary}
         summary |= {"base": shared, "rows": rows}
@@ -123,8 +119,11 @@ def plan(config: SweepConfig) -> list[tuple[Mapping[str, Any], list[TrainAgentCo
     for values in product(*config.vary.values()):
         settings, runs = dict(zip(config.vary, values, strict=True)), []
         for seed in config.seeds:
-            own = {SEED: seed, "out": str(Path(config.shared.out) / _folder_name(settings, seed)), "quiet": True}
-            runs.append(read_settings({**flattened(config.base), **settings, **own}))
+            out = str(Path(config.base.out) / _folder_name(settings, seed))
+            run = replace(config.base, out=out, quiet=True)
+            for name, value in {**settings, SEED: seed}.items():
+                run = with_setting(run, name, value)
+            runs.append(run)
         combinations.append((settings, runs))
     return combinations
 
@@ -133,30 +132,28 @@ def _row(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> d
     """Return what the runs of a combination reached, one of each seed."""
     trained = [record for record in records if "figures" in record]
     names = dict.fromkeys(name for record in trained for name in record["figures"])
-    by_name = {name: [record["figures"][name] for record in trained if name in record["figures"]] for name in names}
+    figures = {}
+    for name in names:
+        values = [record["figures"][name] for record in trained if name in record["figures"]]
+        sd = stdev(values) if len(values) > 1 else 0.0
+        figures[name] = {"mean": fmean(values), "sd": sd, "min": min(values), "max": max(values)}
     return {
         "settings": dict(settings),
         "runs": len(records),
         "errors": [record["error"] for record in records if "error" in record],
         "by_seed": {str(record["seed"]): record["figures"][METRIC] for record in trained},
-        "figures": {name: _spread(values) for name, values in by_name.items()},
+        "figures": figures,
     }
 
 
 def sweep_page(summary: Mapping[str, Any], title: str) -> Page:
-    """Return the page of a sweep: how sure its best combination is, and a line for each."""
+    """Return the page of a sweep: its best combination, and a line for each with what it is behind the best."""
     rows, vary, seeds = summary["rows"], summary["vary"], summary["seeds"]
-    best, *others = rows
-    verdict = "No run could be trained."
-    if best["figures"]:
-        regret = best["figures"][METRIC]
+    best, verdict = rows[0], "No run could be trained."
+    if regret := best["figures"].get(METRIC):
         verdict = f"{_listed(best['settings'])} has the lowest validation regret, {regret['mean']:.4f}"
-        if len(best["by_seed"]) < 2:
-            verdict += ", with one seed, which tells nothing about chance."
-        else:
-            worse = sum(gap is not None and gap[1] > 0 for gap in (_behind(best, row) for row in others))
-            verdict += f" ± {regret['sd']:.4f} over {len(best['by_seed'])} seeds; {worse} of {len(others)} others are "
-            verdict += "significantly worse."
+        spread = f" ± {regret['sd']:.4f} over {len(best['by_seed'])} seeds."
+        verdict += spread if len(best["by_seed"]) > 1 else ", with one seed, which tells nothing about chance."
     lines, notes = [], []
     for row in rows:
         cells, failed = [], len(row["errors"])
@@ -165,10 +162,8 @@ def sweep_page(summary: Mapping[str, Any], title: str) -> Page:
             digits = 4 if name.startswith("val_") else int(several)
             over_seeds = f" ± {spread['sd']:.{digits}f}" if spread is not None and several else ""
             cells.append("-" if spread is None else f"{spread['mean']:.{digits}f}{over_seeds}")
-        gap = None if row is best else _behind(best, row)
         runs = f"{row['runs']}, {failed} failed" if failed else str(row["runs"])
-        behind = "-" if gap is None else "{:+.4f} ({:+.4f} to {:+.4f})".format(*gap)
-        lines.append([_listed(row["settings"]), runs, *cells, behind])
+        lines.append([_listed(row["settings"]), runs, *cells, "-" if row is best else _behind(best, row)])
         if failed:
             first = f"could not be trained; the first: {row['errors'][0]}"
             notes.append(f"{failed} of {row['runs']} runs with {_listed(row['settings'])} {first}")
@@ -182,17 +177,18 @@ def sweep_page(summary: Mapping[str, Any], title: str) -> Page:
     return Page(f"Sweep {title}", verdict, [Section("Each combination, best first", [table, *notes])], about)
 
 
-def _behind(best: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[float, float, float] | None:
-    """Return how much higher a combination's regret is than the best one's, and the 95% interval, over common seeds.
+def _behind(best: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """Return how much higher a combination's regret is than the best one's, with the 95% interval over common seeds.
 
     By Student's t: two or three seeds that agree are too few for a bootstrap.
     """
     seeds = [seed for seed in row["by_seed"] if seed in best["by_seed"]]
     if len(seeds) < 2:
-        return None
+        return "-"
     ours, theirs = ([of["by_seed"][seed] for seed in seeds] for of in (row, best))
-    mean, interval = float(np.mean(np.subtract(ours, theirs))), ttest_rel(ours, theirs).confidence_interval()
-    return (mean, mean, mean) if np.isnan(interval.low) else (mean, float(interval.low), float(interval.high))
+    mean, interval = fmean(ours) - fmean(theirs), ttest_rel(ours, theirs).confidence_interval()
+    low, high = (mean, mean) if np.isnan(interval.low) else (interval.low, interval.high)
+    return f"{mean:+.4f} ({low:+.4f} to {high:+.4f})"
 
 
 def _listed(settings: Mapping[str, Any]) -> str:
@@ -222,11 +218,6 @@ def _folder_name(settings: Mapping[str, Any], seed: int) -> str:
     return f"{re.sub(r'[^A-Za-z0-9._=-]+', '-', name)[:80]}_{fingerprint(values)[:8]}"
 
 
-def _spread(values: Sequence[float]) -> dict[str, float]:
-    sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return {"mean": float(np.mean(values)), "sd": sd, "min": min(values), "max": max(values)}
-
-
 def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested settings by dotted name."""
     flat: dict[str, Any] = {}
@@ -235,24 +226,17 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def read_settings(values: Mapping[str, Any]) -> TrainAgentConfig:
-    """Return settings of a training; nested ones as mappings or by dotted names, and a list where a tuple belongs.
+def with_setting(config: Any, name: str, value: Any) -> Any:
+    """Return settings with another value of one of them, by its dotted name; a list where a tuple belongs.
 
-    An unknown name or a wrong value is an `InputError`; the settings may raise errors of their own.
+    An unknown name or a wrong value is an `InputError`.
     """
-    parser: Any = _parser()
+    first, _, rest = name.partition(".")
+    if first not in (known := [one.name for one in fields(config)]):
+        raise InputError(f"there is no setting {name!r}{nearest(first, known)}")
+    before = getattr(config, first)
+    value = with_setting(before, rest, value) if rest else tuple(value) if isinstance(before, tuple) else value
     try:
-        parsed = parser.parse_object(dict(values))
-    except ArgumentError as error:
-        raise InputError(" ".join(str(error).split())) from error
-    return TrainAgentConfig(**vars(parser.instantiate(parsed)))
-
-
-@cache
-def _parser() -> Any:
-    from jsonargparse import ArgumentParser
-
-    restrict_settings()
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(TrainAgentConfig)
-    return parser
+        return replace(config, **{first: value})
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{name} cannot be {value!r}: {error}") from error

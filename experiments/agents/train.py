@@ -107,9 +107,7 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
 
 
 def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
-    parts = divided(labels, config)
-    pages: list[Page] = []
-    left_out: list[Section] = []
+    parts, left_out = divided(labels, config), list[Section]()
     if config.leave_kinds_out:
         table = left_out_table(labels, config.target, partial(fitted_without, config))
         left_out.append(Section("Each kind left out of the training", [table]))
@@ -132,12 +130,11 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         before = (trained.checkpoint / CARD_FILE).read_text(encoding="utf-8").partition(heading)[0].rstrip()
         agent.save(trained.checkpoint, followed, f"{before}\n\n{heading}\n\n{body}\n")
         write_atomically(Path(config.out) / PAGE_FILE, page.html())
-        pages.append(page)
+        if not config.quiet:
+            page.show()
         return page
 
     trained = fit(labels, config, compare=compare)
-    if pages and not config.quiet:
-        pages[0].show()
     best = trained.history[trained.best_epoch]
     names = dict.fromkeys((trained.monitor, f"{trained.monitor.partition('_')[0]}_accuracy"))
     figures = ", ".join(f"{name} {best[name]:.4f}" for name in names)

@@ -100,7 +100,7 @@ def test_a_comparison_worked_by_hand(tmp_path):
     assert [lines[name][0] for name in (BASE, AGENT, CEILING)] == ["0.5000", "1.0000", "1.0000"]
     assert [lines[name][0] for name in ("majority class", "logistic regression")] == ["0.5000", "1.0000"]
     assert lines["k-nearest neighbours"][0] in ("0.5000", "1.0000")
-    assert lines[CEILING][1] == "+1.00" and lines[AGENT][1].startswith("+1.00") and lines[AGENT][3] == "10.5"
+    assert lines[CEILING][1] == lines[AGENT][1] and lines[AGENT][1].startswith("+0.500 (") and lines[AGENT][3] == "10.5"
     assert "+0.500" in page.lead and gain.mean == 0.5
 
 

@@ -3,7 +3,7 @@
 import errno
 import json
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,7 +36,7 @@ def config(tmp_path):
 def test_two_runs_of_a_sweep_differ_in_what_was_varied(tmp_path, config):
     out = tmp_path / "lr"
     base = replace(config, out=str(out))
-    sweep(SweepConfig(asdict(base), {"training.lr": [0.01, 0.02]}, seeds=(0,), quiet=True))
+    sweep(SweepConfig(base, {"training.lr": [0.01, 0.02]}, seeds=(0,), quiet=True))
     folders = sorted(path.parent for path in out.rglob("training.json"))
     runs = [offline_runs(folder)[0] for folder in folders]
     first, second = (run.config for run in runs)
