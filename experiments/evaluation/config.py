@@ -10,7 +10,7 @@ from common.configuration import split_parts
 from corag.errors import InputError
 from corag.selectors.corag.agents import NO_AGENT
 from corag.text.units import unit_size
-from experiments.data.config import CandidateSettings, Part, SelectionSettings, candidate_settings, spell_out
+from experiments.data.config import CandidateSettings, Part, SelectionSettings, spell_out
 from experiments.evaluation.judge import GRADE, judgements
 from experiments.evaluation.methods import check_used
 from experiments.run.track import Tracking
@@ -144,15 +144,9 @@ class EvaluateConfig(SelectionSettings, Tracking):
         root = Path(self.data)
         if not self.sets:
             return {root.resolve().name: self}
-        return {
-            one.name: replace(
-                self,
-                sets=(),
-                data=str(root / one.data),
-                split=one.split,
-                part=one.part,
-                reranker=one.reranker or self.reranker,
-                **candidate_settings(one),
-            )
-            for one in self.sets
-        }
+        runs = {}
+        for one in self.sets:
+            given = {setting.name: getattr(one, setting.name) for setting in fields(one) if setting.name != "name"}
+            given |= {"data": str(root / one.data), "reranker": one.reranker or self.reranker}
+            runs[one.name] = replace(self, sets=(), **given)
+        return runs

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -46,16 +46,6 @@ class Claim:
     second: str
     first_is_right: bool
     source: str = ""
-
-    @property
-    def is_statement(self) -> bool:
-        """Whether it is a statement, true or false."""
-        return (self.first, self.second) == (TRUE, FALSE)
-
-    @property
-    def is_pair(self) -> bool:
-        """Whether it is a choice between two answers."""
-        return not self.is_statement
 
 
 def claim_of(query: Query) -> Claim | None:
@@ -96,15 +86,20 @@ class JudgedAnswer:
     claim: Claim | None = None
 
     @property
-    def texts(self) -> list[str]:
-        """Texts of the context, which empty lines divide."""
-        return [part.strip() for part in self.context.split(SEPARATOR) if part.strip()]
+    def shown(self) -> Mapping[str, Any]:
+        """What a prompt may show, by name; None for what there is not.
 
-    @property
-    def sentences(self) -> list[str]:
-        """Sentences of the context."""
-        spans = ((part, start, end) for part in self.texts for start, end in sentence_spans(part))
-        return [text for part, start, end in spans if (text := part[start:end].strip())]
+        `texts` are those of the context, which empty lines divide; a claim is a `pair` of answers or a `statement`.
+        """
+        texts = [part.strip() for part in self.context.split(SEPARATOR) if part.strip()]
+        spans = ((part, start, end) for part in texts for start, end in sentence_spans(part))
+        sentences = [text for part, start, end in spans if (text := part[start:end].strip())]
+        known: dict[str, Any] = {"references": self.references, "context": self.context, "answer": self.answer}
+        known |= {"texts": texts, "sentences": sentences}
+        if (claim := self.claim) is None:
+            return known
+        is_statement = (claim.first, claim.second) == (TRUE, FALSE)
+        return {**known, **asdict(claim), "pair": not is_statement, "statement": is_statement}
 
 
 class Judgement(NamedTuple):
@@ -112,7 +107,7 @@ class Judgement(NamedTuple):
 
     Attributes:
         name: What asks for it; with dashes the name of its prompt, by default.
-        fields: What the prompt shows of a `JudgedAnswer`, or of its claim, beside the question.
+        fields: What the prompt shows of a `JudgedAnswer`, beside the question.
         parse: The value, in [0, 1], that follows from a reply's JSON; None if it has none.
         needs: Fields that a value requires.
         zero: A field without which the value is 0.
@@ -129,12 +124,12 @@ class Judgement(NamedTuple):
 
     def request(self, answer: JudgedAnswer) -> Messages | float | None:
         """Return what is asked about an answer; a value that is known without asking; or None, if there is none."""
-        known = {name: _field(answer, name) for name in (*self.fields, *self.needs)}
-        if None in known.values() or not all(known[name] for name in self.needs):
+        known = answer.shown
+        if any(known.get(name) is None for name in self.fields) or not all(known.get(name) for name in self.needs):
             return None
-        if self.zero and not _field(answer, self.zero):
+        if self.zero and not known[self.zero]:
             return 0.0
-        fields = {name: _shown(known[name], numbered=name != "references") for name in self.fields}
+        fields = {name: _listed(known[name], numbered=name != "references") for name in self.fields}
         fields["question"] = answer.question
         name = self.prompt or self.name.replace("_", "-")
         return prompt(name, "experiments/prompts", needs=sorted(fields)).messages(**fields)
@@ -145,12 +140,7 @@ class Judgement(NamedTuple):
         return None if content is None else self.parse(content, answer)
 
 
-def _field(answer: JudgedAnswer, name: str) -> Any:
-    """Return what a prompt may show of an answer or of its claim; None if there is no answer, or no claim."""
-    return getattr(answer if hasattr(answer, name) else answer.claim, name, None)
-
-
-def _shown(value: str | Sequence[str], *, numbered: bool) -> str:
+def _listed(value: str | Sequence[str], *, numbered: bool) -> str:
     if isinstance(value, str):
         return value
     if not numbered:
@@ -184,17 +174,17 @@ def _share_of_items(items: str, flag: str, content: Mapping[str, Any], _: Judged
 
 
 def _share_of_numbers(field: str, of: str, content: Mapping[str, Any], answer: JudgedAnswer) -> float | None:
-    listed, total = content.get(field), len(getattr(answer, of))
+    listed, total = content.get(field), len(answer.shown[of])
     if not isinstance(listed, list) or not all(type(one) is int and 1 <= one <= total for one in listed):
         return None
     return len(set(listed)) / total
 
 
 def _verdict(content: Mapping[str, Any], answer: JudgedAnswer) -> float | None:
-    claim = answer.claim
-    field, options = ("verdict", (TRUE, FALSE)) if claim and claim.is_statement else ("choice", ("1", "2"))
+    shown = answer.shown
+    field, options = ("verdict", (TRUE, FALSE)) if shown["statement"] else ("choice", ("1", "2"))
     said = str(content.get(field, "")).strip().lower()
-    return float(claim is not None and (said == options[0]) == claim.first_is_right) if said in options else None
+    return float((said == options[0]) == shown["first_is_right"]) if said in options else None
 
 
 JUDGEMENTS = [
@@ -213,10 +203,10 @@ JUDGEMENTS = [
         needs=("answer", "texts"),
     ),
     Judgement(
-        VERDICT, ("context", "first", "second"), _verdict, needs=("is_pair",), key="accuracy", prompt="choose-answer"
+        VERDICT, ("context", "first", "second"), _verdict, needs=("pair",), key="accuracy", prompt="choose-answer"
     ),
     Judgement(
-        VERDICT, ("context", "source"), _verdict, needs=("is_statement",), key="accuracy", prompt="verify-statement"
+        VERDICT, ("context", "source"), _verdict, needs=("statement",), key="accuracy", prompt="verify-statement"
     ),
 ]  # fmt: skip
 """What a judge can be asked; docs/experiments.md says of what each is a share."""

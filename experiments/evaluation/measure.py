@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from corag.budget import Budget
 from corag.errors import BudgetError, DataError, InputError, ScoringError, SummarizerError
@@ -30,13 +30,6 @@ Prompt = tuple[str, str]
 """A question and a context that is to be read."""
 
 
-class Chosen(NamedTuple):
-    """What selectors chose for a question, and their rows, which lack what depends on answers; by selector."""
-
-    outcomes: dict[str, Outcome]
-    rows: Rows
-
-
 @dataclass(frozen=True)
 class Measuring:
     """What questions are measured with.
@@ -55,64 +48,57 @@ class Measuring:
     def rows(self, questions: Sequence[tuple[Query, Sequence[Candidate]]]) -> list[Rows]:
         """Let every selector choose for each question, and return the rows of the questions, by selector.
 
-        The contexts of all questions are read together, equal ones once. A selector that fails is noted with its
-        error, and the others go on.
+        Selectors that can search for all questions in lock-step. The contexts of all questions are read together, equal
+        ones once. A selector that fails is noted with its error, and the others go on.
         """
-        chosen = self.choose(questions)
-        prompts = list(dict.fromkeys(prompt for one in chosen for prompt in self.prompts(one)))
-        answers: dict[Prompt, Answer] = {}
-        if self.parts.reader is not None and prompts:
-            read = self.parts.reader.answer_many(*map(list, zip(*prompts, strict=True)))
-            answers = dict(zip(prompts, read, strict=True))
-        return self.measured(chosen, answers)
-
-    def choose(self, questions: Sequence[tuple[Query, Sequence[Candidate]]]) -> list[Chosen]:
-        """Let every selector choose for each question; those that can search for all questions in lock-step."""
         for selector in self.selectors.values():
             if isinstance(selector, SharedProblem):
                 with suppress(*FAILURES):  # whichever question it is, is named below
                     names = [query.question for query, _ in questions]
                     budgets = map(self.budget.for_context, names)
                     selector.search_ahead(list(zip(names, (offered for _, offered in questions), budgets, strict=True)))
-        return [self._choose(query, candidates) for query, candidates in questions]
+        chosen = [self._choose(query, candidates) for query, candidates in questions]
+        answers = self._read([one for of in chosen for one in of.values() if isinstance(one, Outcome)])
+        return [self._rows(query, of, answers) for (query, _), of in zip(questions, chosen, strict=True)]
 
-    def prompts(self, chosen: Chosen) -> list[Prompt]:
-        """Return what is to be read: the contexts that were chosen, and the chunks that a summary was made from."""
-        if self.parts.reader is None:
-            return []
-        outcomes = [one for one in chosen.outcomes.values() if one.query.answers or not self.skip_unanswered]
-        originals = [(one.query.question, one.original_text) for one in outcomes if not one.is_whole]
-        prompts = [(one.query.question, one.selection.text) for one in outcomes]
-        return list(dict.fromkeys([*prompts, *(pair for pair in originals if self.budget.fits_window(*pair))]))
-
-    def measured(self, chosen: Sequence[Chosen], answers: Mapping[Prompt, Answer]) -> list[Rows]:
-        """Return the rows of questions, given the answers to their prompts."""
-        for one in chosen:
-            read = {name: _with_answers(outcome, answers) for name, outcome in one.outcomes.items()}
-            judged = self._judge(list(read.values()))
-            for name, outcome in read.items():
-                one.rows[name] |= {**_row(outcome), **judged.get(outcome.selection.text, {})}
-        return [one.rows for one in chosen]
-
-    def _choose(self, query: Query, candidates: Sequence[Candidate]) -> Chosen:
-        outcomes: dict[str, Outcome] = {}
-        rows: Rows = {}
-        ranking = [candidate.chunk for candidate in candidates]
-        support = Support.of(query, self.documents)
+    def _choose(self, query: Query, candidates: Sequence[Candidate]) -> dict[str, Outcome | Exception]:
+        """Return what each selector chose, or why it failed."""
+        ranking, support = [candidate.chunk for candidate in candidates], Support.of(query, self.documents)
         shared = self.budget, self.parts.tokens, self.parts.embedder, support
+        chosen: dict[str, Outcome | Exception] = {}
         for name, selector in self.selectors.items():
-            selection = select(selector, query, candidates, self.budget)
-            if isinstance(selection, Exception):
-                rows[name] = {"query": query.id, "failed": 1, "error": f"{type(selection).__name__}: {selection}"}
-            else:
-                rows[name] = {"query": query.id, "failed": 0}
-                outcomes[name] = Outcome(query, selection, ranking, *shared)
-        return Chosen(outcomes, rows)
+            selection: Any = select(selector, query, candidates, self.budget)
+            if not isinstance(selection, Exception):
+                selection = Outcome(query, selection, ranking, *shared)
+            chosen[name] = selection
+        return chosen
 
-    def _judge(self, outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
-        if self.parts.judge is None or not outcomes:
+    def _read(self, outcomes: Sequence[Outcome]) -> Mapping[Prompt, Answer]:
+        """Return the answers from the contexts that were chosen, and from the chunks that a summary was made from."""
+        if self.parts.reader is None:
             return {}
-        query = outcomes[0].query
+        asked = [one for one in outcomes if one.query.answers or not self.skip_unanswered]
+        originals = [(one.query.question, one.original_text) for one in asked if not one.is_whole]
+        prompts = [(one.query.question, one.selection.text) for one in asked]
+        prompts = list(dict.fromkeys([*prompts, *(pair for pair in originals if self.budget.fits_window(*pair))]))
+        read = self.parts.reader.answer_many(*map(list, zip(*prompts, strict=True))) if prompts else []
+        return dict(zip(prompts, read, strict=True))
+
+    def _rows(self, query: Query, chosen: Mapping[str, Outcome | Exception], answers: Mapping[Prompt, Answer]) -> Rows:
+        read = {name: _with_answers(one, answers) for name, one in chosen.items() if isinstance(one, Outcome)}
+        judged = self._judge(query, list(read.values()))
+        rows: Rows = {}
+        for name, one in chosen.items():
+            if isinstance(one, Exception):
+                rows[name] = {"query": query.id, "failed": 1, "error": f"{type(one).__name__}: {one}"}
+            else:
+                rows[name] = {"query": query.id, "failed": 0, **_row(read[name]), **judged.get(one.selection.text, {})}
+        return rows
+
+    def _judge(self, query: Query, outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
+        """Return what a judge says of each context."""
+        if self.parts.judge is None:
+            return {}
         about, claim = (query.question, tuple(query.answers)), claim_of(query)
         judged = {one.selection.text: JudgedAnswer(*about, one.selection.text, one.answer, claim) for one in outcomes}
         return dict(zip(judged, self.parts.judge.rows(list(judged.values())), strict=True))
@@ -120,11 +106,14 @@ class Measuring:
 
 def _with_answers(outcome: Outcome, answers: Mapping[Prompt, Answer]) -> Outcome:
     question = outcome.query.question
-    if (answer := answers.get((question, outcome.selection.text))) is None:
-        return outcome
+    answer = answers.get((question, outcome.selection.text))
     original = None if outcome.is_whole else answers.get((question, outcome.original_text))
-    outcome = replace(outcome, answer=answer.text, served_tokens=answer.prompt_tokens)
-    return outcome if original is None else replace(outcome, original_answer=original.text)
+    return replace(
+        outcome,
+        answer=None if answer is None else answer.text,
+        served_tokens=None if answer is None else answer.prompt_tokens,
+        original_answer=None if original is None else original.text,
+    )
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:

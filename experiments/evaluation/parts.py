@@ -38,18 +38,15 @@ class Parts:
         self.reader: CachedReader | None = None
         self.prompted: Reader | None = None
         self.skip_reason: str | None = None
-        self._own_reader: Reader | None = None
         if config.reader == NO_READER:
             self.tokens = corag.tokens(config.tokenizer)
             return
-        self._own_reader, self.tokens = reader_and_tokens(config.reader, config.tokenizer)
-        self.prompted = self._own_reader
+        self.prompted, self.tokens = reader_and_tokens(config.reader, config.tokenizer)
         if config.judge is not None or any(query.answers for query in queries):
-            self.reader = CachedReader(self._own_reader)
+            self.reader = CachedReader(self.prompted)
         else:
-            self.skip_reason = (
-                f"no question of {config.data}, {config.split}, has reference answers, so nothing is read"
-            )
+            where = f"{config.data}, {config.split},"
+            self.skip_reason = f"no question of {where} has reference answers, so nothing is read"
 
     def budget(self, tokens: int) -> Budget:
         """Return a budget for prompts, or for contexts alone, as the config says."""
@@ -58,10 +55,8 @@ class Parts:
     @cached_property
     def judge(self) -> Judge | None:
         """The judge; `InputError` if it asks no language model, `ChatError` if its server or model is missing."""
-        config = self.config
-        return (
-            None if config.judge is None else Judge(chats_of("judge", config.judge), judgements(config.judge_figures))
-        )
+        name = self.config.judge
+        return None if name is None else Judge(chats_of("judge", name), judgements(self.config.judge_figures))
 
     @property
     def prompt_text(self) -> str | None:
@@ -92,7 +87,7 @@ class Parts:
             "reranker": config.reranker,
             "unit": config.unit,
             "agent": config.agent,
-            "reader": (self.reader or self._own_reader) if shared else self._own_reader,
+            "reader": (self.reader or self.prompted) if shared else self.prompted,
             "summarizer": config.summarizer,
             "embedder": self.embedder,
             "tree": config.index if config.index is not None and tree_file(config.index) is not None else None,

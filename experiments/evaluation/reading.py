@@ -4,25 +4,26 @@
     corag evaluate --config RUNS/filling.yaml                         # likewise gold, top-k, corag, keep
     python -m experiments.evaluation.reading report RUNS RESULTS      # rows, table, figure
 
-Each run resumes, and a report shows what has been measured so far. Questions are in a drawn order, so that a run with a
-higher `limit` in its config adds questions to those already answered. Sealed questions are left out.
+Each run resumes, and a report shows the sets that have been measured so far. Questions are in a drawn order, so that a
+run with a higher `limit` in its config adds questions to those already answered. Sealed questions are left out.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from corag.text.data import DataFolder
+from corag.text.data import DataFolder, find_file, read_lines
 from corag.text.visible import to_json
-from experiments.data.splits import document_groups, questions_of
-from experiments.data.trec import escaped
+from experiments.data.folder import write_data
+from experiments.data.splits import questions_of
+from experiments.data.trec import run_lines
 from experiments.evaluation.methods import FILLING
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_recall, answer_words
 from experiments.protocol.held_out import held_out_ids
@@ -62,72 +63,53 @@ def draw(data: Path, runs: Path, limit: int, sets: Mapping[str, str] = SETS) -> 
     """Write a data folder with drawn questions for each set, a TREC run of its gold, and the configs."""
     for name, split in sets.items():
         folder, target = DataFolder.open(str(data / name)), runs / "data" / name
-        sealed = held_out_ids().get(name, frozenset())
+        sealed, documents = held_out_ids().get(name, frozenset()), list(folder.documents.values())
         queries = [
             one
             for one in questions_of(folder, split)
             if one.id not in sealed and (one.answers or not one.extra.get("answerable", True))
         ]
         drawn = [queries[row] for row in np.random.default_rng(0).permutation(len(queries))[:60]]
-        target.mkdir(parents=True, exist_ok=True)
-        rows = {row["id"]: row for row in _lines(data / name, "queries")}
-        _write(target / "queries.jsonl", [rows[query.id] for query in drawn])
-        documents = list(_lines(data / name, "corpus"))
         if name in LARGE:
             gold = {entry.partition("#")[0] for query in drawn for entry in query.gold}
-            others = [one["id"] for one in documents if one["id"] not in gold]
+            others = [one.id for one in documents if one.id not in gold]
             gold.update(others[row] for row in np.random.default_rng(0).permutation(len(others))[:PART_OF_CORPUS])
-            documents = [one for one in documents if one["id"] in gold]
-        _write(target / "corpus.jsonl", documents)
-        lines = [
-            f"{escaped(query.id)} Q0 {escaped(entry)} {rank} {-rank} gold\n"
-            for query in drawn
-            for rank, entry in enumerate(query.gold, start=1)
-        ]
-        (runs / "data" / f"{name}.gold.run").write_text("".join(lines), encoding="utf-8")
-    for run, settings in RUNS.items():
+            documents = [one for one in documents if one.id in gold]
+        rows = {row["id"]: row for _, row in read_lines(find_file(folder.path, "queries"), json.loads)}
+        write_data(target, map(asdict, documents), (rows[query.id] for query in drawn))
+        run = {query.id: query.gold for query in drawn}
+        (runs / "data" / f"{name}.gold.run").write_text("".join(run_lines(run, "gold")), encoding="utf-8")
+    (runs / "out").mkdir(exist_ok=True)
+    for run_name, settings in RUNS.items():
         of_run: list[dict[str, Any]] = [
             {"name": name, "data": name, "split": split, "limit": limit}
-            | ({"run": str(runs / "data" / f"{name}.gold.run")} if run == "gold" else {})
+            | ({"run": str(runs / "data" / f"{name}.gold.run")} if run_name == "gold" else {})
             for name, split in sets.items()
         ]
-        common: dict[str, Any] = {
-            "data": str(runs / "data"),
-            "reader": READER,
-            "tokenizer": "minilm",
-            "budget_for": "context",
-        }
-        common |= {"curves": False, "latency_questions": 0, "measures": "", "out": str(runs / "out" / run)}
-        (runs / "out").mkdir(exist_ok=True)
+        common = {
+            "data": str(runs / "data"), "reader": READER, "tokenizer": "minilm", "budget_for": "context",
+            "curves": False, "latency_questions": 0, "measures": "", "out": str(runs / "out" / run_name),
+        }  # fmt: skip
         config = to_json({**common, **settings, "sets": of_run}, indent=1)  # which is YAML, too
-        (runs / f"{run}.yaml").write_text(config, encoding="utf-8")
+        (runs / f"{run_name}.yaml").write_text(config, encoding="utf-8")
 
 
 def rows_of(runs: Path) -> Iterator[dict[str, Any]]:
-    """Yield a row for each answer that the journals of the runs hold."""
-    for name in sorted(one.name for one in (runs / "data").iterdir() if one.is_dir()):
-        folder = DataFolder.open(str(runs / "data" / name))
-        queries = list(folder.queries)
-        groups = document_groups(folder, queries)
-        about = {query.id: (query, group) for query, group in zip(queries, groups, strict=True)}
-        for journal in sorted(runs.glob(f"out/*/{name}.journal.jsonl")):
-            for line in journal.read_text(encoding="utf-8").splitlines():
-                budget, _, query_id = json.loads(line).get("key", "").partition(" ")
-                if query_id not in about:
-                    continue
-                query, group = about[query_id]
-                for method, row in json.loads(line)["unit"].items():
-                    condition = CONDITIONS[method] + (f" {budget}" if method in SEVERAL_BUDGETS else "")
-                    answer = row.get("answer")
-                    yield {
-                        "set": name, "left_out": name in LEFT_OUT, "query": query_id, "group": f"{name} {group}",
-                        "condition": condition, "tokens": row.get("cost_tokens"),
-                        "answerable": bool(query.extra.get("answerable", True)), "answer": answer,
-                        "long": answer_words(query.answers) >= LONG_ANSWER_WORDS,
-                        "answer_words_in_context": row.get("answer_recall"),
-                        "f1": row.get("f1"), "em": row.get("em"), "rougeL": row.get("rougeL"),
-                        "answer_words_in_answer": None if answer is None else answer_recall(answer, query.answers),
-                    }  # fmt: skip
+    """Yield a row for each answer of the sets and budgets that have been measured."""
+    for file in sorted(runs.glob("out/*/*.rows.jsonl"), key=lambda file: file.name):
+        name, _, budget = file.name.removesuffix(".rows.jsonl").rpartition("-")
+        queries = {query.id: query for query in DataFolder.open(str(runs / "data" / name)).queries}
+        for row in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+            query, answer, method = queries[row["query"]], row.get("answer"), row["method"]
+            yield {
+                "set": name, "left_out": name in LEFT_OUT, "query": query.id, "group": f"{name} {row['group']}",
+                "condition": CONDITIONS[method] + (f" {budget}" if method in SEVERAL_BUDGETS else ""),
+                "tokens": row.get("cost_tokens"), "answerable": bool(query.extra.get("answerable", True)),
+                "answer": answer, "long": answer_words(query.answers) >= LONG_ANSWER_WORDS,
+                "answer_words_in_context": row.get("answer_recall"),
+                "f1": row.get("f1"), "em": row.get("em"), "rougeL": row.get("rougeL"),
+                "answer_words_in_answer": None if answer is None else answer_recall(answer, query.answers),
+            }  # fmt: skip
 
 
 def table(rows: Sequence[Mapping[str, Any]], conditions: Sequence[str]) -> str:
@@ -196,7 +178,8 @@ def figure(rows: Sequence[Mapping[str, Any]], conditions: Sequence[str]) -> str:
 def report(runs: Path, results: Path) -> None:
     """Write `reading.rows.jsonl`, `reading.md` and `reading.svg` of what has been measured so far."""
     rows = list(rows_of(runs))
-    _write(results / "reading.rows.jsonl", rows)
+    lines = "".join(to_json(row) + "\n" for row in rows)
+    (results / "reading.rows.jsonl").write_text(lines, encoding="utf-8")
     known = {row["condition"] for row in rows}
     order = [
         "nothing", "gold alone", "five best passages", "corag 256", "corag 512", "corag 1024", "corag 4096",
@@ -213,16 +196,6 @@ def report(runs: Path, results: Path) -> None:
         parts.append("Selectors of other papers: " + table(rows, [*OF_PAPERS, "corag 1024", "filling 1024"]))
     (results / "reading.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     (results / "reading.svg").write_text(figure(paired, conditions), encoding="utf-8")
-
-
-def _lines(folder: Path, stem: str) -> Iterator[dict[str, Any]]:
-    [file] = folder.glob(f"{stem}.jsonl*")
-    with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
-
-
-def _write(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    file.write_text("".join(to_json(row) + "\n" for row in rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -47,19 +47,19 @@ def test_gold_alone_is_the_gold_and_nothing_is_no_context(runs):
 
 
 def test_answers_are_compared_on_the_questions_that_all_conditions_have(runs, tmp_path):
-    def write(run, key, method, answers):
+    def write(run, method, answers):
         (runs / "out" / run).mkdir(exist_ok=True)
         rows = [
-            {"key": f"{key} q-{name}", "unit": {method: {"cost_tokens": cost, "answer_recall": 1.0, "answer": answer,
-             "f1": score, "em": score, "rougeL": score}}}
+            {"method": method, "query": f"q-{name}", "group": name, "cost_tokens": cost, "answer_recall": 1.0,
+             "answer": answer, "f1": score, "em": score, "rougeL": score}
             for name, (cost, answer, score) in answers.items()
         ]  # fmt: skip
-        lines = [json.dumps(row) + "\n" for row in [{"work": "x"}, *rows]]
-        (runs / "out" / run / "mountains.journal.jsonl").write_text("".join(lines))
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (runs / "out" / run / "mountains-1024.rows.jsonl").write_text(lines)
 
     right = {name: (100, high, 1.0) for name, high in FACTS.items()}
-    write("gold", 1024, "full", {"Everest": (10, "8,849 metres", 1.0), "K2": (30, "", 0.0), "none": (0, "Ada", 0.0)})
-    write("filling", 1024, "naive(reranker=minilm-softsim)", right | {"none": (100, "", 0.0)})
+    write("gold", "full", {"Everest": (10, "8,849 metres", 1.0), "K2": (30, "", 0.0), "none": (0, "Ada", 0.0)})
+    write("filling", "naive(reranker=minilm-softsim)", right | {"none": (100, "", 0.0)})
     report(runs, tmp_path)
     # Lhotse has not been answered from its gold alone, so two questions are compared, and one without an answer.
     table = (tmp_path / "reading.md").read_text().split("\n\nKinds")[0]
