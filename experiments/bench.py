@@ -96,17 +96,18 @@ class BenchConfig(Runtime):
 def bench(config: BenchConfig) -> dict[str, Any]:
     """Run a benchmark, print its table, and write its JSON file."""
     Path(config.out).mkdir(parents=True, exist_ok=True)
-    measure, title, columns = BENCHMARKS[config.part]
+    measure, title = BENCHMARKS[config.part]
     rows = measure(config)
     hardware = hardware_of(resolve_device("reranker").device)
     result = {"settings": asdict(config), "hardware": hardware, "versions": versions(), "rows": rows}
-    print_table(list(columns.values()), [[_cell(row.get(name)) for name in columns] for row in rows], title)
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [
+        [f"{cell:.3f}" if isinstance(cell := row.get(name, "-"), float) else str(cell) for name in columns]
+        for row in rows
+    ]
+    print_table(columns, cells, title)
     write_atomically(Path(config.out) / f"bench-{config.part}.json", json.dumps(result, indent=2) + "\n")
     return result
-
-
-def _cell(value: Any) -> str:
-    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def pooled_questions(data: str | None, number: int) -> list[PooledQuestion]:
@@ -257,23 +258,14 @@ def _values(name: str, questions: Sequence[PooledQuestion], device: str, precisi
     return np.concatenate(values)
 
 
-BENCHMARKS: dict[Part, tuple[Callable[[BenchConfig], Rows], str, dict[str, str]]] = {
+BENCHMARKS: dict[Part, tuple[Callable[[BenchConfig], Rows], str]] = {
     "search": (
         measure_search,
         f"search core, {NUM_CHUNKS} chunks of {CHUNK_TOKENS} tokens, budget {BUDGET_TOKENS}, values that cost nothing",
-        {"setting": "setting", "orders": "orders scored", "ms": "ms a search", "us_per_order": "us an order"},
     ),
     "selection": (
         measure_selection,
-        "a selection, ms, beside the cosine of sentence-transformers; many questions through select_each",
-        {"setting": "selector", "cosine_p50": "cosine p50", "cold_p50": "cold p50", "cold_p95": "p95",
-         "of_cosine": "of the cosine", "warm_p50": "warm p50", "warm_p95": "p95", "per_s": "questions/s",
-         "cache_mb": "cache, MB"},
+        "a selection, ms, beside the cosine of sentence-transformers; many questions a second through select_each",
     ),
-    "gpu": (
-        measure_device,
-        "on a device: parity with fp32 on the CPU, speed and memory",
-        {"setting": "setting", "precision": "precision", "largest_difference": "largest difference",
-         "seconds": "seconds", "per_s": "questions/s", "gpu_peak_gb": "GPU, GB", "error": "error"},
-    ),
-}  # fmt: skip
+    "gpu": (measure_device, "on a device: parity with fp32 on the CPU, speed and memory"),
+}

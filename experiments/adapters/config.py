@@ -21,6 +21,7 @@ class AdapterTraining(Runtime, Tracking):
 
     Attributes:
         out: Folder for the adapter (`adapter/`), logs, and the state of an unfinished training.
+        sources: Questions to learn from, as of a labelling.
         data: Folder of the data folders; empty to look up each by its own name.
         seed: Seed of every random choice.
         quiet: Show no progress.
@@ -29,10 +30,16 @@ class AdapterTraining(Runtime, Tracking):
     command: ClassVar[str]
 
     out: str
+    sources: tuple[LabelSource, ...]
     data: str = ""
     seed: int = 0
     logger: Tracker = "wandb"
     quiet: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.sources:
+            raise InputError("sources is empty; give at least one data folder to learn from")
 
     @property
     def work(self) -> dict[str, Any]:
@@ -46,19 +53,15 @@ class FusedTraining(AdapterTraining):
     """Train the value that fuses what several rerankers say of each passage.
 
     Attributes:
-        sources: Questions to learn from, as of a labelling.
         signals: What the value reads: names of rerankers, `cosine` and `length`; `minilm-late` has to be among them.
     """
 
     command: ClassVar[str] = "fused"
 
-    sources: tuple[LabelSource, ...]
     signals: tuple[str, ...] = (LATE, COSINE, WORDS, LENGTH, "minilm-evidence")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.sources:
-            raise InputError("sources is empty; give at least one data folder to learn from")
         if LATE not in self.signals or len(set(self.signals)) < len(self.signals):
             raise InputError(f"signals are {', '.join(self.signals)}; name each once, and {LATE} among them")
 
@@ -70,7 +73,6 @@ class ValueTraining(AdapterTraining):
     It learns from four fifths of the questions, divided by documents, and is calibrated on the others.
 
     Attributes:
-        sources: Questions to learn from, as of a labelling.
         name: Name of the adapter.
         units: What is chosen: the passages (`passage`), their `sentence`s or `window(n)`s; each question is learned
             from once with each unit.
@@ -81,7 +83,6 @@ class ValueTraining(AdapterTraining):
 
     command: ClassVar[str] = "value"
 
-    sources: tuple[LabelSource, ...]
     name: str = "minilm-evidence"
     units: tuple[str, ...] = ("passage", "sentence")
     max_size: int = MAX_SIZE
@@ -90,8 +91,6 @@ class ValueTraining(AdapterTraining):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.sources:
-            raise InputError("sources is empty; give at least one data folder to learn from")
         check_count("max_size", self.max_size, "typical: 5", most=MAX_SIZE)
         for name in ("hidden", "epochs"):
             check_count(name, getattr(self, name))

@@ -30,10 +30,6 @@ _ROWS_AT_ONCE = 256
 _LONGEST_CELL = 2**27
 
 
-class UnfetchedError(DataError):
-    """A file cannot be fetched."""
-
-
 class Files:
     """The files of each part of a data set, given as places."""
 
@@ -55,14 +51,17 @@ class Files:
                     ) from error
 
     def get(self, place: str) -> list[Any]:
-        """Return the files of a place, fetched; `UnfetchedError` if that is not possible."""
+        """Return the files of a place, fetched; `DataError` if that is not possible."""
         if place not in self._opened:
             try:
                 self._opened[place] = self._open(place)
+                if not self._opened[place]:
+                    raise FileNotFoundError("there is no such file")
             except (OSError, ValueError, zipfile.BadZipFile, tarfile.TarError) as error:
-                raise UnfetchedError(f"{place} cannot be fetched: {_first_line(error)}") from error
-            if not self._opened[place]:
-                raise UnfetchedError(f"there is no file {place}")
+                raise DataError(
+                    f"{place} cannot be fetched: {_first_line(error)}; run the same command where there is a network "
+                    "(after `hf auth login` if its terms have to be accepted), and copy the folder that it writes"
+                ) from error
         return self._opened[place]
 
     def _open(self, place: str) -> list[Any]:

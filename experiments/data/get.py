@@ -21,7 +21,7 @@ from corag.text.data import data_cache, find_data, folder_name
 from corag.text.documents import Document
 from experiments.data.catalogue import DATA_SETS, DataSet, find_data_set
 from experiments.data.config import comma_separated
-from experiments.data.fetch import Files, UnfetchedError
+from experiments.data.fetch import Files
 from experiments.data.folder import (
     CORPUS_FILE,
     QUERIES_FILE,
@@ -102,34 +102,12 @@ def get_data(config: GetConfig) -> Path:
     name = hashlib.sha256(str(out.absolute()).encode()).hexdigest()[:16]
     with folder_lock(cache_folder() / "locks", f"{name}.lock"):
         if not is_written(out, {"name": data_set.name, "settings": settings}, overwrite=config.overwrite):
-            _fetch(data_set, splits, out, settings, config)
+            _write(out, data_set, splits, settings, config)
     record = read_source(out)
     questions = ", ".join(f"{number:,} {split}" for split, number in record["questions"].items())
     say(f"{record['passages']:,} passages; questions: {questions}")
     say(f"data folder in {out}; index it with: corag index --data {config.name if config.out is None else out}")
     return out
-
-
-def _fetch(data_set: DataSet, splits: tuple[str, ...], out: Path, settings: dict[str, Any], config: GetConfig) -> None:
-    size = f", {data_set.megabytes:,} MB to fetch for all splits" if data_set.megabytes else ""
-    say(f"{data_set.name}: {data_set.what}\nlicence: {data_set.licence}", stderr())
-    say(f"source: {data_set.home}{size}", stderr())
-    files = Files(data_set.files, quiet=config.quiet)
-    try:
-        for place in data_set.places(splits):
-            files.get(place)
-        with new_folder(out) as draft:
-            _write(draft, data_set, splits, files, settings, config)
-    except UnfetchedError as error:
-        raise DataError(
-            f"{error}; run the same command where there is a network (after `hf auth login` if its terms have to be "
-            "accepted), and copy the folder that it writes"
-        ) from error
-    except (KeyError, TypeError) as error:
-        raise DataError(
-            f"the files of {data_set.name} have another form than this version of CORAG knows ({error!r}); they "
-            f"are described at {data_set.home}"
-        ) from error
 
 
 def _check(data_set: DataSet, splits: tuple[str, ...], config: GetConfig) -> None:
@@ -144,42 +122,57 @@ def _check(data_set: DataSet, splits: tuple[str, ...], config: GetConfig) -> Non
         )
 
 
-def _write(
-    draft: Path, data_set: DataSet, splits: tuple[str, ...], files: Files, settings: dict[str, Any], config: GetConfig
-) -> None:
+def _write(out: Path, data_set: DataSet, splits: tuple[str, ...], settings: dict[str, Any], config: GetConfig) -> None:
+    """Fetch a set's files, and write them as a data folder, whole or not at all."""
+    size = f", {data_set.megabytes:,} MB to fetch for all splits" if data_set.megabytes else ""
+    say(f"{data_set.name}: {data_set.what}\nlicence: {data_set.licence}", stderr())
+    say(f"source: {data_set.home}{size}", stderr())
+    files, places = Files(data_set.files, quiet=config.quiet), data_set.places(splits)
+    for place in places:
+        files.get(place)
     corpus = find_data(config.corpus) if config.corpus else None
-    gold: set[str] = set()
-    with FolderWriter(draft) as writer:
-        for split in splits:
-            # Closed at once, so that no file stays open behind a limit.
-            with closing(data_set.questions(files, split)) as converted:  # type: ignore[type-var]
-                questions = islice((one for one in converted if one.question.strip()), config.limit)
-                for question in _reported(questions, f"questions, {split}", quiet=config.quiet):
-                    writer.question(question, split)
-                    gold.update(name.partition("#")[0] for name in question.gold)
-        if data_set.passages is not None:
-            passages = _passages(data_set.passages(files), gold, config.passages)
-            for passage in _reported(passages, "passages", quiet=config.quiet):
-                writer.passage(passage)
-    if not writer.num_questions:
-        raise DataError(f"{data_set.name} gave no question; its files hold something else")
-    if corpus is not None:
-        share_corpus(draft, corpus)
-    if writer.num_repeated:
-        say(f"{writer.num_repeated} questions whose id had come before were left out", stderr())
-    write_source(
-        draft,
-        {
+    with new_folder(out) as draft:
+        try:
+            with FolderWriter(draft) as writer:
+                _convert(writer, data_set, splits, files, config)
+        except (KeyError, TypeError) as error:
+            raise DataError(
+                f"the files of {data_set.name} have another form than this version of CORAG knows ({error!r}); they "
+                f"are described at {data_set.home}"
+            ) from error
+        if not writer.num_questions:
+            raise DataError(f"{data_set.name} gave no question; its files hold something else")
+        if corpus is not None:
+            share_corpus(draft, corpus)
+        if writer.num_repeated:
+            say(f"{writer.num_repeated} questions whose id had come before were left out", stderr())
+        record = {
             **{name: getattr(data_set, name) for name in ("name", "what", "licence", "home")},
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            "files": data_set.places(splits),
+            "files": places,
             "sha256": {name: digest(draft / name) for name in (CORPUS_FILE, QUERIES_FILE)},
             "settings": settings,
             "questions": writer.num_questions,
             "passages": writer.num_passages,
             "corag": importlib.metadata.version("corag"),
-        },
-    )
+        }
+        write_source(draft, record)
+
+
+def _convert(writer: FolderWriter, data_set: DataSet, splits: tuple[str, ...], files: Files, config: GetConfig) -> None:
+    """Write the questions of some splits, and the passages."""
+    gold: set[str] = set()
+    for split in splits:
+        # Closed at once, so that no file stays open behind a limit.
+        with closing(data_set.questions(files, split)) as converted:  # type: ignore[type-var]
+            questions = islice((one for one in converted if one.question.strip()), config.limit)
+            for question in _reported(questions, f"questions, {split}", quiet=config.quiet):
+                writer.question(question, split)
+                gold.update(name.partition("#")[0] for name in question.gold)
+    if data_set.passages is not None:
+        passages = _passages(data_set.passages(files), gold, config.passages)
+        for passage in _reported(passages, "passages", quiet=config.quiet):
+            writer.passage(passage)
 
 
 def _passages(passages: Iterator[Document], gold: set[str], limit: int | None) -> Iterator[Document]:

@@ -6,6 +6,7 @@ CORAG (section 5.1) makes the references of its long-form questions so. An inter
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -78,31 +79,27 @@ def write_references(config: ReferencesConfig) -> tuple[Path, int]:
     settings: dict[str, Any] = {
         "reader": spelling(reader), "budget": config.budget, "splits": config.splits, "limit": config.limit,
     }  # fmt: skip
-    work = fingerprint([settings, [fingerprint(asdict(query)) for query in queries]])
-    if is_written(out, {"work": work}, overwrite=config.overwrite):
-        return _said(out, read_source(out)["references"]["answers"])
-    journal_file = out.absolute().with_name(f".{out.absolute().name}.references.jsonl")
-    keys = {query.id: fingerprint([query.id, query.question, query.gold, str(source.resolve())]) for query in queries}
-    # Of the reader and the budget alone: other questions may be asked with the answers that are there.
-    with Journal(journal_file, fingerprint([settings["reader"], config.budget])) as journal, recording() as models:
-        _answer(journal, {keys[query.id]: query for query in queries}, folder, reader, config)
-        answers = {name: answer for name, key in keys.items() if (answer := journal.units[key]["answer"])}
-        known = read_source(source)
-        with new_folder(out) as draft:
-            share_corpus(draft, source)
-            write_queries(draft, (_line(query, answers.get(query.id), settings["reader"]) for query in folder.queries))
-            written = {
-                "what": f"{known.get('what', source.name)}; {len(answers)} reference answers by {settings['reader']}",
-                "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-                "references": {**settings, "models": models(), "answers": len(answers)},
-                "work": work,
-            }
-            write_source(draft, {"name": source.name, **known, **written})
-        journal.remove()
-    return _said(out, len(answers))
-
-
-def _said(out: Path, number: int) -> tuple[Path, int]:
+    work = fingerprint([str(source.resolve()), settings, [fingerprint(asdict(query)) for query in queries]])
+    if not is_written(out, {"work": work}, overwrite=config.overwrite):
+        journal_file = out.absolute().with_name(f".{out.absolute().name}.references.jsonl")
+        with Journal(journal_file, work) as journal, recording() as models:
+            _answer(journal, queries, folder, reader, config)
+            answers = {name: answer for name, unit in journal.units.items() if (answer := unit["answer"])}
+            known = read_source(source)
+            with new_folder(out) as draft:
+                share_corpus(draft, source)
+                lines = (_line(query, answers.get(query.id), settings["reader"]) for query in folder.queries)
+                write_queries(draft, lines)
+                by = f"{len(answers)} reference answers by {settings['reader']}"
+                written = {
+                    "what": f"{known.get('what', source.name)}; {by}",
+                    "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+                    "references": {**settings, "models": models(), "answers": len(answers)},
+                    "work": work,
+                }
+                write_source(draft, {"name": source.name, **known, **written})
+            journal.remove()
+    number = read_source(out)["references"]["answers"]
     say(f"{number} reference answers; data folder in {out}")
     return out, number
 
@@ -122,9 +119,9 @@ def _unanswered(folder: DataFolder, config: ReferencesConfig) -> list[Query]:
 
 
 def _answer(
-    journal: Journal, queries: dict[str, Query], folder: DataFolder, reader: Reader, config: ReferencesConfig
+    journal: Journal, queries: Sequence[Query], folder: DataFolder, reader: Reader, config: ReferencesConfig
 ) -> None:
-    """Add the answers that a journal lacks, by the questions' keys."""
+    """Add the answers that a journal lacks, by the questions' ids."""
     tokens = reader.tokens if isinstance(reader, PromptedReader) else make_tokens()
 
     def context(query: Query) -> str:
@@ -133,15 +130,14 @@ def _answer(
 
     # Asks readers for many answers at once if they can.
     many = CachedReader(reader, cache_mb=0)
-    missing = [key for key in queries if key not in journal.units]
+    missing = [query for query in queries if query.id not in journal.units]
     with progress("references", quiet=config.quiet) as report:
         for start in range(0, len(missing), BATCH):
-            report(len(queries) - len(missing) + start, len(queries))
+            report(len(journal.units), len(queries))
             batch = missing[start : start + BATCH]
-            asked = [queries[key] for key in batch]
-            answers = many.answer_many([query.question for query in asked], [context(query) for query in asked])
-            for key, answer in zip(batch, answers, strict=True):
-                journal.add(key, {"answer": answer.text.strip()})
+            answers = many.answer_many([query.question for query in batch], list(map(context, batch)))
+            for query, answer in zip(batch, answers, strict=True):
+                journal.add(query.id, {"answer": answer.text.strip()})
         report(len(queries), len(queries))
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,30 +118,31 @@ class TrackedRun(AbstractContextManager["TrackedRun"]):
 
     def log_table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Log a table."""
-        if self._logger is not None:
-            with _tolerated(f"log {name}"):
-                self._logger.log_table(name, columns=list(columns), data=[list(row) for row in rows])
+        self._give(name, lambda run, wandb: run.log({name: wandb.Table(list(columns), [list(row) for row in rows])}))
 
     def log_html(self, name: str, html: str) -> None:
         """Log a page or a figure."""
-        if self._logger is not None and html:
-            import wandb
-
-            with _tolerated(f"log {name}"):
-                self._logger.experiment.log({name: wandb.Html(html, inject=False)})
+        self._give(name, lambda run, wandb: run.log({name: wandb.Html(html, inject=False)}))
 
     def log_checkpoint(self, folder: Path, metadata: Mapping[str, Any]) -> None:
         """Log a folder as the run's model."""
+
+        def log(run: Any, wandb: Any) -> None:
+            artifact = wandb.Artifact(f"checkpoint-{run.id}", type="model", metadata=dict(metadata))
+            # `add_dir` prints, whatever the settings.
+            for file in sorted(folder.iterdir()):
+                artifact.add_file(str(file))
+            run.log_artifact(artifact)
+
+        self._give("the checkpoint", log)
+
+    def _give(self, what: str, log: Callable[[Any, Any], object]) -> None:
+        """Let a function log something, given the run and the library; nothing if there is no run."""
         if self._logger is not None:
             import wandb
 
-            with _tolerated("log the checkpoint"):
-                run = self._logger.experiment
-                artifact = wandb.Artifact(f"checkpoint-{run.id}", type="model", metadata=dict(metadata))
-                # `add_dir` prints, whatever the settings.
-                for file in sorted(folder.iterdir()):
-                    artifact.add_file(str(file))
-                run.log_artifact(artifact)
+            with _tolerated(f"log {what}"):
+                log(self._logger.experiment, wandb)
 
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
         if self._logger is not None:
@@ -191,18 +192,17 @@ def log_run(
     with TrackedRun(command, config, folder, settings, name=name, group=group) as run:
         if run.start() is None:
             return
-        table = {method: _numbers(row) for method, row in rows.items()}
-        columns = list(dict.fromkeys(figure for row in table.values() for figure in row))
-        run.log_metrics({f"{of}/{figure}": value for of, row in table.items() for figure, value in row.items()})
-        lines = [[method, *map(row.get, columns)] for method, row in table.items()]
+        numbers = {
+            method: {
+                figure: float(value)
+                for figure, value in row.items()
+                if isinstance(value, int | float) and not isinstance(value, bool)
+            }
+            for method, row in rows.items()
+        }
+        columns = list(dict.fromkeys(figure for row in numbers.values() for figure in row))
+        run.log_metrics({f"{of}/{figure}": value for of, row in numbers.items() for figure, value in row.items()})
+        lines = [[method, *map(row.get, columns)] for method, row in numbers.items()]
         run.log_table("results", ["method", *columns], lines)
         for title, html in (pages or {}).items():
             run.log_html(title, html)
-
-
-def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
-    return {
-        name: float(value)
-        for name, value in row.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }

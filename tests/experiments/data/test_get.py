@@ -19,7 +19,7 @@ from corag.cli.main import main
 from corag.errors import DataError
 from corag.text.data import DataFolder, find_data
 from experiments.data.catalogue import DATA_SETS
-from experiments.data.fetch import Files, UnfetchedError
+from experiments.data.fetch import Files
 from experiments.data.folder import read_source
 from experiments.data.get import GetConfig, get_data
 from tests.experiments.data.test_sets import ROWS
@@ -89,7 +89,7 @@ def test_a_file_of_the_web_is_fetched_once(web):
 def test_a_file_that_cannot_be_fetched(web):
     url, _ = web
     for place in (f"{url}/nothing.jsonl", "http://no-such-host.invalid/a.jsonl", "hf://datasets/some/data/*.parquet"):
-        with pytest.raises(UnfetchedError):
+        with pytest.raises(DataError, match="cannot be fetched"):
             rows(place)
 
 
@@ -117,7 +117,7 @@ def test_every_form_of_a_file_by_itself_zipped_and_in_archives(web):
         for place in (f"{url}/{name}", f"{url}/{name}.gz", f"zip://**/*{name}::{url}/x.zip"):
             assert rows(place) == expected, place
     assert rows(f"tar://data/a.jsonl::{url}/x.tar.gz") == [ROW]
-    with pytest.raises(UnfetchedError):
+    with pytest.raises(DataError, match="cannot be fetched"):
         rows(f"zip://**/*.parquet::{url}/x.zip")
     (folder / "b.jsonl").write_text("{broken\n")
     with pytest.raises(DataError):
