@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from corag.cli.page import Figure, Page, Section, Table
 from experiments.report.equal import HELD, Curves, needs_table, plot
@@ -113,7 +114,9 @@ def headline(results: Sequence[Result]) -> Table:
             rows.append(["" if index else str(result.budget), name, *cells, *lead])
     last = "Methods that failed on a question come last, whatever their figures on the others." * failed
     note = " ".join(text for text in (_of_reader(results[0]), LEAD, last) if text)
-    return Table(["budget", "method", *(one.title for one in (main, *others)), "lead", "p"], rows, note=note)
+    record, headings = results[0].record, ["budget", "method", *(one.title for one in (main, *others)), "lead", "p"]
+    title = f"{Path(str(record['data'])).name}, {record['split']}: {results[0].questions} questions"
+    return Table(headings, rows, title, note)
 
 
 def _of_reader(result: Result) -> str:
