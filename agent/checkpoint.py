@@ -1,9 +1,4 @@
-"""A checkpoint is a folder: `config.json`, `model.safetensors`, and the card `README.md`. No pickle is ever read.
-
-`config.json` has the SHA-256 of every file and of its own settings, which are checked when a checkpoint is loaded.
-
-An agent without a network, which names one configuration for every question, has no `model.safetensors`.
-"""
+"""Agents as checkpoints; see `common.checkpoint`. One without a network has no `model.safetensors`."""
 
 from __future__ import annotations
 
@@ -11,36 +6,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
-
 from agent.config import AgentConfig
 from agent.predict import ConfigurationAgent
+from common.checkpoint import CARD_FILE, WEIGHTS_FILE, load_checkpoint, save_checkpoint
 from common.errors import InputError, ModelError
-from common.storage import CONFIG_FILE, read_sealed, replace_folder, sealed
-
-WEIGHTS_FILE, CARD_FILE = "model.safetensors", "README.md"
+from common.storage import CONFIG_FILE
 
 
 def save(
     path: str | Path, agent: ConfigurationAgent, card: str, extra: Mapping[str, str | bytes] | None = None
 ) -> None:
-    """Write the agent and its model card (Markdown) as a checkpoint folder; see `common.storage.replace_folder`.
-
-    `extra` are further files by name, such as a page. A `path` that is something other than a checkpoint, which would
-    be lost, is a `ModelError`.
-    """
-    files: dict[str, str | bytes] = {CARD_FILE: card, **(extra or {})}
-    if agent.has_network:
-        # safetensors writes the memory of an array as it lies, whatever its strides.
-        files[WEIGHTS_FILE] = save_tensors({name: np.ascontiguousarray(of) for name, of in agent.weights.items()})
-    files[CONFIG_FILE] = sealed(agent.config.to_dict(), files)
-    try:
-        replace_folder(path, files, "a checkpoint", optional=(WEIGHTS_FILE,))
-    except FileExistsError as error:
-        raise ModelError(str(error)) from error
+    """Write the agent and its model card as a checkpoint; see `common.checkpoint.save_checkpoint`."""
+    save_checkpoint(path, agent.config.to_dict(), agent.weights, card, extra)
 
 
 def load(path: str | Path) -> ConfigurationAgent:
@@ -49,30 +26,11 @@ def load(path: str | Path) -> ConfigurationAgent:
     Raises:
         ModelError: The folder or one of its files is missing, damaged, or does not fit together.
     """
-    path = Path(path)
-    if not (path / CONFIG_FILE).is_file():
-        raise ModelError(f"{path} lacks {CONFIG_FILE}; give the whole folder, of a training {path / 'checkpoint'}")
+    values, tensors = load_checkpoint(path)
     try:
-        config = AgentConfig.from_dict(read_sealed(path)[0])
-    except (ValueError, RecursionError) as error:  # an InputError is a ValueError
-        raise ModelError(
-            f"{path / CONFIG_FILE} or a file that it names is damaged: {error}; copy the folder again or train again"
-        ) from error
-    weights = {}
-    if config.feature_dim:
-        try:
-            weights = load_tensors((path / WEIGHTS_FILE).read_bytes())
-        except (OSError, SafetensorError, KeyError) as error:
-            # A KeyError is a number type that NumPy lacks, such as bfloat16.
-            raise ModelError(
-                f"{path / WEIGHTS_FILE} is missing or damaged ({error}); copy it or train again"
-            ) from error
-    try:
-        return ConfigurationAgent(config, weights)
+        return ConfigurationAgent(AgentConfig.from_dict(values), tensors)
     except InputError as error:
-        raise ModelError(
-            f"{path / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {error}; copy both from one training"
-        ) from error
+        raise ModelError(f"{path} does not fit together: {error}; copy all files from one training") from error
 
 
 def from_hub(name: str, **settings: Any) -> ConfigurationAgent:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import agent
-from agent.checkpoint import CARD_FILE
+from common.checkpoint import CARD_FILE
 from common.storage import folder_lock, write_atomically
 from corag.cli.console import progress, say
 from corag.cli.page import Page, Section, Table

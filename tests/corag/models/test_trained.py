@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from common.storage import read_sealed, seal_again
+from common.checkpoint import CARD_FILE, WEIGHTS_FILE
+from common.storage import CONFIG_FILE, read_sealed, seal_again
 from corag.errors import ModelError
-from corag.models.trained import CARD_FILE, CONFIG_FILE, FOLDER, WEIGHTS_FILE, Adapter, load_adapter, save_adapter
+from corag.models.trained import FOLDER, Adapter, load_adapter, save_adapter
 
 SETTINGS = {"window_tokens": 288, "names": ["a", "b"]}
 
