@@ -18,6 +18,7 @@ from corag.selectors.car import (
     Method,
     best_runs,
     boundary_cutoff,
+    cluster_cutoff,
     mean_silhouette,
     partitions,
     renumbered,
@@ -101,6 +102,10 @@ def test_the_selector_keeps_what_stands_before_the_boundary():
     assert selection.trace.details["clusterer"] == {"n_clusters": 2}
     assert select("a?", pool, 9).ids == ("c1",)
     assert corag.selector("car", max_candidates=2, tokenizer=characters).select("a?", pool, 100).ids == ("c1", "c5")
+
+
+def test_distances_without_a_step_have_no_boundary():
+    assert [cluster_cutoff(distances).cutoff for distances in ([0.3] * 4, [0.0, 0.5, 0.5, 0.5])] == [4, 1]
 
 
 RISING = st.lists(st.integers(0, 12), min_size=3, max_size=6).map(lambda values: np.sort(values) / 12)

@@ -76,6 +76,8 @@ def test_the_default_summarizer_runs_offline(name):
     assert 30 < selection.cost_tokens <= 90
     assert "summary" in {piece["kind"] for piece in selection.trace.details["pieces"]}
     assert len(set(selection.ids)) > 3
+    # It counts as the selector does.
+    assert corag.selector(name, embedder=HashEmbedder(), tokenizer=CHARACTERS).summarizer.tokens is CHARACTERS
 
 
 @given(st.lists(st.integers(1, 30), max_size=8), st.integers(8, 100))
