@@ -55,6 +55,16 @@ CONDITIONS = {
     "adaptive-k": "Adaptive-k", "car": "CAR",
 }  # fmt: skip
 OF_PAPERS = ("Adaptive-k", "CAR")
+ORDER = (
+    "nothing", "gold alone", "five best passages", "corag 256", "corag 512", "corag 1024", "corag 4096",
+    "corag keep=.95", "corag keep=.9", "filling 256", "filling 512", "filling 1024", *OF_PAPERS,
+)  # fmt: skip
+PAIRS = (
+    *((one, "filling 1024") for one in ORDER if one != "filling 1024"),
+    *(("corag 256", "filling 256"), ("corag 512", "filling 512")),
+    *((f"corag {one}", "corag 1024") for one in ("256", "keep=.95", "keep=.9")),
+)
+"""Conditions that are compared: the first less the second."""
 SEVERAL_BUDGETS = (FILLING, "corag")
 MEASURES = ("answer_words_in_context", "f1", "rougeL", "answer_words_in_answer")
 
@@ -112,38 +122,42 @@ def rows_of(runs: Path) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
-def table(rows: Sequence[Mapping[str, Any]], conditions: Sequence[str]) -> str:
-    """Return a Markdown table over the answerable questions that all these conditions have, with 95% intervals.
+def tables(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return two Markdown tables: the means of each condition over its questions, and differences of two conditions.
 
-    Intervals are of the difference from filling of 1,024 tokens, by a bootstrap over groups of shared documents.
+    Differences are over the answerable questions that both have, with 95% intervals by a bootstrap over groups of
+    shared documents.
     """
-    by_query: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
+    by_condition: dict[str, dict[tuple[str, str], Mapping[str, Any]]] = {}
     for row in rows:
-        by_query.setdefault((row["set"], row["query"]), {})[row["condition"]] = row
-    complete = [of for of in by_query.values() if all(of.get(one, {}).get("answer") is not None for one in conditions)]
-    paired = [of for of in complete if of[conditions[0]]["answerable"]]
-    without = [of for of in complete if not of[conditions[0]]["answerable"]]
-    kinds = len({of[conditions[0]]["set"] for of in paired})
-    lines = [f"{len(paired)} questions of {kinds} kinds with an answer, {len(without)} without\n"]
-    if not paired:
-        return lines[0]
-    heads = ("context", "tokens", *(name.replace("_", " ") for name in (*MEASURES, "em")), "not found")
-    lines += ["| " + " | ".join(heads) + " | wrongly answered |", "| --- " * (len(heads) + 1) + "|"]
-    base = "filling 1024"
-    for condition in conditions:
-        cells = [condition, f"{np.mean([of[condition]['tokens'] for of in paired]):.0f}"]
-        for name in (*MEASURES, "em"):
-            ours = [of[condition][name] for of in paired]
-            cell = f"{np.mean(ours):.3f}"
-            if base in conditions and condition != base and name != "em":
-                groups = [of[condition]["group"] for of in paired]
-                difference = paired_difference(ours, [of[base][name] for of in paired], groups=groups)
-                cell += f" ({difference.low:+.2f} to {difference.high:+.2f})"
-            cells.append(cell)
-        cells.append(f"{sum(not of[condition]['answer'] for of in paired)} of {len(paired)}")
-        cells.append(f"{sum(bool(of[condition]['answer']) for of in without)} of {len(without)}")
+        if row["answer"] is not None:
+            by_condition.setdefault(row["condition"], {})[row["set"], row["query"]] = row
+    measures = [name.replace("_", " ") for name in MEASURES]
+    lines = _head("context", "questions", "tokens", *measures, "em", "not found", "wrongly answered")
+    answerable: dict[str, dict[tuple[str, str], Mapping[str, Any]]] = {}
+    for condition in (one for one in ORDER if one in by_condition):
+        of = answerable[condition] = {key: one for key, one in by_condition[condition].items() if one["answerable"]}
+        without = [one for one in by_condition[condition].values() if not one["answerable"]]
+        means = [np.mean([one[name] for one in of.values()]) if of else np.nan for name in ("tokens", *MEASURES, "em")]
+        cells = [condition, str(len(of)), f"{means[0]:.0f}", *(f"{mean:.3f}" for mean in means[1:])]
+        cells.append(f"{sum(not one['answer'] for one in of.values())} of {len(of)}")
+        cells.append(f"{sum(bool(one['answer']) for one in without)} of {len(without)}")
         lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", *_head("context", "less", "questions", *measures)]
+    for one, other in PAIRS:
+        if both := sorted(answerable.get(one, {}).keys() & answerable.get(other, {}).keys()):
+            groups = [answerable[one][key]["group"] for key in both]
+            cells = [one, other, str(len(both))]
+            for name in MEASURES:
+                ours, theirs = ([answerable[of][key][name] for key in both] for of in (one, other))
+                found = paired_difference(ours, theirs, groups=groups)
+                cells.append(f"{found.mean:+.3f} ({found.low:+.2f} to {found.high:+.2f})")
+            lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _head(*names: str) -> list[str]:
+    return ["| " + " | ".join(names) + " |", "| --- " * len(names) + "|"]
 
 
 def figure(rows: Sequence[Mapping[str, Any]], conditions: Sequence[str]) -> str:
@@ -176,25 +190,22 @@ def figure(rows: Sequence[Mapping[str, Any]], conditions: Sequence[str]) -> str:
 
 
 def report(runs: Path, results: Path) -> None:
-    """Write `reading.rows.jsonl`, `reading.md` and `reading.svg` of what has been measured so far."""
-    rows = list(rows_of(runs))
-    lines = "".join(to_json(row) + "\n" for row in rows)
-    (results / "reading.rows.jsonl").write_text(lines, encoding="utf-8")
+    """Write `reading.rows.jsonl`, `reading.md` and `reading.svg` of what has been measured so far.
+
+    Rows that are in `results` stay, unless the runs have the same question under the same condition.
+    """
+    file = results / "reading.rows.jsonl"
+    earlier = map(json.loads, file.read_text(encoding="utf-8").splitlines()) if file.exists() else ()
+    rows = list({(row["set"], row["query"], row["condition"]): row for row in (*earlier, *rows_of(runs))}.values())
+    file.write_text("".join(to_json(row) + "\n" for row in rows), encoding="utf-8")
+    parts = [tables(rows)]
+    for left_out, title in ((False, "Kinds that the value learned from"), (True, "Kinds left out of its training")):
+        parts.append(f"{title}:\n\n" + tables([row for row in rows if row["left_out"] == left_out]))
+    (results / "reading.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     known = {row["condition"] for row in rows}
-    order = [
-        "nothing", "gold alone", "five best passages", "corag 256", "corag 512", "corag 1024", "corag 4096",
-        "corag keep=.95", "corag keep=.9",
-        "filling 256", "filling 512", "filling 1024",
-    ]  # fmt: skip
-    conditions = [one for one in order if one in known]
+    conditions = [one for one in ORDER if one in known and one not in OF_PAPERS]
     shared = set.intersection(*({(r["set"], r["query"]) for r in rows if r["condition"] == one} for one in conditions))
     paired = [row for row in rows if (row["set"], row["query"]) in shared]
-    parts = [table(rows, conditions)]
-    for left_out, title in ((False, "Kinds that the value learned from"), (True, "Kinds left out of its training")):
-        parts.append(f"{title}: " + table([row for row in rows if row["left_out"] == left_out], conditions))
-    if known.issuperset(OF_PAPERS):
-        parts.append("Selectors of other papers: " + table(rows, [*OF_PAPERS, "corag 1024", "filling 1024"]))
-    (results / "reading.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     (results / "reading.svg").write_text(figure(paired, conditions), encoding="utf-8")
 
 
