@@ -37,10 +37,7 @@ def save_checkpoint(
         # safetensors writes the memory of an array as it lies, whatever its strides.
         files[WEIGHTS_FILE] = save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()})
     files[CONFIG_FILE] = sealed(config, files)
-    try:
-        replace_folder(folder, files, "a checkpoint", optional=(WEIGHTS_FILE,))
-    except FileExistsError as error:
-        raise ModelError(str(error)) from error
+    replace_folder(folder, files, optional=(WEIGHTS_FILE,))
 
 
 def load_checkpoint(folder: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from common.errors import DataError
+from common.errors import DataError, ModelError
 
 logger = logging.getLogger(__name__)
 
@@ -101,17 +101,15 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         raise DataError(f"{path} cannot be written: {error}; free some space, or choose another output") from error
 
 
-def replace_folder(
-    path: str | Path, files: Mapping[str, str | bytes], what: str, optional: Collection[str] = ()
-) -> None:
+def replace_folder(path: str | Path, files: Mapping[str, str | bytes], optional: Collection[str] = ()) -> None:
     """Write a folder of files in one step.
 
     The folder is built as `.<name>.tmp` beside `path` and renamed, so an existing one is replaced only by a complete
     one; between two renames the existing one is `.<name>.old`, and the next call finishes what a kill there left.
-    `what` names the folder in errors, such as `a checkpoint`; `optional` are names that an earlier one may have.
+    `optional` are names that an earlier one may have.
 
     Raises:
-        FileExistsError: `path` holds other files, which would be lost.
+        ModelError: `path` holds other files, which would be lost.
         OSError: It cannot be written; the old folder is unchanged.
     """
     path = Path(path).absolute()
@@ -122,9 +120,7 @@ def replace_folder(
     if path.exists():
         names = {file.name for file in path.iterdir()} if path.is_dir() else {path.name}
         if others := sorted(names - set(files) - set(optional)):
-            raise FileExistsError(
-                f"{path} holds {others[0]!r}, which is not part of {what} and would be deleted; choose another path"
-            )
+            raise ModelError(f"{path} holds {others[0]!r}, which would be deleted; choose another path")
     for leftover in (draft, old):
         shutil.rmtree(leftover, ignore_errors=True)
     draft.mkdir(parents=True)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from common.checks import check_count
 from corag.errors import InputError
 from corag.models.runtime import Runtime
-from corag.rerankers.evidence.hypotheses import MAX_SIZE
+from corag.rerankers.evidence.reranker import MAX_SIZE
 from corag.rerankers.fused import COSINE, LATE, LENGTH, WORDS
 from corag.text.units import unit_size
 from experiments.labels.config import LabelSource

@@ -33,8 +33,19 @@ from corag.models.runtime import in_runtime, resolve_device
 from corag.models.trained import Adapter, load_adapter, save_adapter
 from corag.registry import EMBEDDERS
 from corag.registry import tokens as make_tokens
-from corag.rerankers.evidence.hypotheses import Sets, describer, sets_of, weigh
-from corag.rerankers.evidence.reranker import CLIP, FORM, VOCABULARY, Ensemble, EvidenceParts, EvidenceScorer, Weights
+from corag.rerankers.evidence.reranker import (
+    CLIP,
+    FORM,
+    VOCABULARY,
+    Ensemble,
+    EvidenceParts,
+    EvidenceScorer,
+    Sets,
+    Weights,
+    describer,
+    sets_of,
+    weigh,
+)
 from corag.rerankers.evidence.signals import SINGLES, PassageReader, Signals, read_question, signals
 from corag.selectors.problem import SelectionProblem, cut_problem
 from corag.text.data import Query, is_evidence

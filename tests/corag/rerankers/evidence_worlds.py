@@ -5,8 +5,7 @@ import re
 import numpy as np
 
 from corag.models.encoders import DIMENSION, MAX_TOKENS, Encoded, TextEncoder, unit
-from corag.rerankers.evidence.hypotheses import NUM_FEATURES
-from corag.rerankers.evidence.reranker import VOCABULARY, Ensemble, EvidenceParts, Weights
+from corag.rerankers.evidence.reranker import NUM_FEATURES, VOCABULARY, Ensemble, EvidenceParts, Weights
 from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, Signals
 
 

@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 
 from corag.errors import ModelError
 from corag.models.trained import Adapter, load_adapter, save_adapter
-from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
-from corag.rerankers.evidence.reranker import FORM, EvidenceParts, EvidenceReranker, EvidenceScorer, Weights, gelu
+from corag.rerankers.evidence.reranker import (
+    FORM,
+    EvidenceParts,
+    EvidenceReranker,
+    EvidenceScorer,
+    Hypotheses,
+    Weights,
+    gelu,
+    weigh,
+)
 from corag.rerankers.evidence.signals import (
     FLAGS,
     PAIRS,

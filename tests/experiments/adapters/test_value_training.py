@@ -10,8 +10,7 @@ import torch
 
 from corag.errors import DataError
 from corag.models.trained import load_adapter
-from corag.rerankers.evidence.hypotheses import NUM_FEATURES, weigh
-from corag.rerankers.evidence.reranker import EvidenceReranker
+from corag.rerankers.evidence.reranker import NUM_FEATURES, EvidenceReranker, weigh
 from corag.rerankers.evidence.signals import SINGLES
 from corag.text.data import DataFolder
 from corag.text.units import unit_size, units
