@@ -39,7 +39,7 @@ class Configuration(str):
 
     Attributes:
         name: The part's name.
-        settings: Its settings; `unit`, `reranker`, `cost_weight` and `search` are those of `corag`, None if not set.
+        settings: Its settings; `unit` and `reranker` are those of `corag`, None if not set.
     """
 
     name: str
@@ -65,16 +65,6 @@ class Configuration(str):
         """What values combinations, spelled."""
         return self.settings.get("reranker")
 
-    @property
-    def cost_weight(self) -> float | None:
-        """Lambda: the price of tokens."""
-        return self.settings.get("cost_weight")
-
-    @property
-    def search(self) -> Mapping[str, Any] | None:
-        """Settings of the search."""
-        return self.settings.get("search")
-
     def with_settings(self, **settings: Any) -> Self:
         """Return it with further settings, or other values of these."""
         return type(self)(self.name, {**self.settings, **settings})
@@ -86,7 +76,7 @@ class Configuration(str):
         settings: dict[str, Any] = {}
         if iterations is not None:
             given = {"policy": "paper", "iterations": iterations, "exploration": round(exploration or 0.0, 4)}
-            settings["search"] = {**(self.search or {}), **given}
+            settings["search"] = {**(self.settings.get("search") or {}), **given}
         if cost_weight is not None:
             settings["cost_weight"] = round(cost_weight, 4)
         return self.with_settings(**settings) if settings else self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from argparse import SUPPRESS, Action
 
 from jsonargparse import DefaultHelpFormatter
@@ -10,10 +9,6 @@ from jsonargparse import DefaultHelpFormatter
 
 class BriefHelpFormatter(DefaultHelpFormatter):  # type: ignore[misc]  # jsonargparse has no types
     """Adds to the help of a setting whether it is required, or its default where that says something."""
-
-    def _format_action_invocation(self, action: Action) -> str:
-        # A setting that Python reserves, `from_`, is given without the underscore.
-        return re.sub(r"(?<=\w)_(?!\w)", "", super()._format_action_invocation(action))
 
     def _get_help_string(self, action: Action) -> str:
         if action.dest in ("config", "help", "help_all") or action.help is None:

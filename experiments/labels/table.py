@@ -181,7 +181,7 @@ class Labels:
 
 def search_settings(configuration: Configuration) -> tuple[Configuration, tuple[int, float, float] | None]:
     """Return a configuration without the settings that an agent predicts, and these; None if it has them not."""
-    search, cost_weight = configuration.search, configuration.cost_weight
+    search, cost_weight = (configuration.settings.get(name) for name in ("search", "cost_weight"))
     if not isinstance(search, Mapping) or search.get("policy") != "paper" or cost_weight is None:
         return configuration, None
     if not {"iterations", "exploration"} <= search.keys():
