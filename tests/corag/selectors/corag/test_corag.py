@@ -122,6 +122,7 @@ def test_values_that_are_no_probabilities_span_from_0_to_1():
     # c2 costs 14, so (V - 0.1) / (0.4 - 0.1) without it.
     assert sorted(chosen(RELATED, 0, 11).trace.result.tree.value[1:]) == pytest.approx([0.0, 1 / 3, 1.0])
     assert chosen(RELATED, 0).value == 0.9
+    assert chosen(RELATED, 0, 1).value == 0  # nothing fits
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-7, 5e-324])
@@ -236,6 +237,8 @@ def test_upper_finds_the_best_of_all_orders():
     assert Upper(reranker=RELATED, max_length=1, tokenizer=CHARACTERS).select("who?", POOL, 1000).ids == ("c2",)
     sets = Upper(reranker=SetReranker(), tokenizer=CHARACTERS).select("who?", POOL, 1000)
     assert sets.trace.orders_scored == 2**4 - 1
+    with pytest.raises(InputError, match="max_orders"):
+        Upper(reranker=RELATED, max_orders=63, tokenizer=CHARACTERS).select("who?", POOL, 1000)
 
 
 def test_a_cancelled_selection_stops():
