@@ -103,17 +103,7 @@ class Reply:
             "usage": {name: getattr(answer, name, None) for name in ("prompt_tokens", "answer_tokens")},
             "text": selection.text,
             "sources": [source._asdict() for source in sources],
-            "chunks": [
-                {
-                    "id": chunk.id,
-                    "text": chunk.text,
-                    "citation": citation(chunk),
-                    "marker": marker_of.get(index),
-                    "span": selection.spans[index] if selection.spans else None,
-                    "metadata": dict(chunk.metadata),
-                }
-                for index, chunk in enumerate(selection.chunks)
-            ],
+            "chunks": [row | {"marker": marker_of.get(index)} for index, row in enumerate(chunk_rows(selection))],
             "left_out": [
                 {"id": one.candidate.chunk.id, "citation": citation(one.candidate.chunk), "tokens": one.tokens}
                 | {"similarity": one.candidate.similarity, "reason": one.reason}
@@ -122,6 +112,15 @@ class Reply:
             **selection.summary(),
             **self.counts._asdict(),
         }
+
+
+def chunk_rows(selection: Selection) -> list[dict[str, Any]]:
+    """Return what is said of each chosen chunk: `id`, `text`, `citation`, `span` in the context, and `metadata`."""
+    spans = map(list, selection.spans) if selection.spans else [None] * len(selection)
+    return [
+        {"id": one.id, "text": one.text, "citation": citation(one), "span": span, "metadata": dict(one.metadata)}
+        for one, span in zip(selection.chunks, spans, strict=True)
+    ]
 
 
 def ask(

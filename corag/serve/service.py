@@ -20,10 +20,9 @@ from corag.index import ChunkIndex
 from corag.models.embedders import vectors_by
 from corag.registry import RERANKERS, SELECTORS
 from corag.registry import tokens as make_tokens
-from corag.reply import embedder_of
+from corag.reply import chunk_rows, embedder_of
 from corag.selecting import with_missing_cosines
 from corag.selectors.problem import SelectionProblem
-from corag.text.documents import citation
 from corag.text.tokens import token_counts
 from corag.text.units import source_of
 from corag.types import Candidate, Chunk, Reranker, Selection, Selector
@@ -77,25 +76,12 @@ class Service:
         positions: dict[str, int] = {}
         for position, candidate in enumerate([] if texts is None else candidates):
             positions.setdefault(candidate.chunk.id, position)
-        trace = selection.trace
-        values: Sequence[float | None] = trace.chunk_values or (None,) * len(selection)
-        return {
-            "text": selection.text,
-            "chunks": [
-                {
-                    "index": positions.get(source_of(chunk).id),
-                    "id": chunk.id,
-                    "text": chunk.text,
-                    "citation": citation(chunk),
-                    "span": list(selection.spans[row]) if selection.spans else None,
-                    "tokens": trace.chunk_tokens[row] if trace.chunk_tokens else None,
-                    "value": values[row],
-                    "metadata": dict(chunk.metadata),
-                }
-                for row, chunk in enumerate(selection.chunks)
-            ],
-            **selection.summary(),
-        }
+        indices = [positions.get(source_of(chunk).id) for chunk in selection.chunks]
+        nothing = (None,) * len(selection)
+        values, tokens = selection.trace.chunk_values or nothing, selection.trace.chunk_tokens or nothing
+        figures = zip(indices, tokens, values, chunk_rows(selection), strict=True)
+        chunks = [{"index": index, "tokens": cost, "value": value, **row} for index, cost, value, row in figures]
+        return {"text": selection.text, "chunks": chunks, **selection.summary()}
 
     def rerank(
         self,
