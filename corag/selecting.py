@@ -63,7 +63,7 @@ def select(
 
 
 def with_missing_cosines(
-    query: str, candidates: Sequence[Candidate], budget_tokens: int, selector: Selector | None = None
+    query: str, candidates: Sequence[Candidate], budget_tokens: int, selector: Selector
 ) -> Sequence[Candidate]:
     """Return candidates; if none has a similarity and the selector compares these, the `promising` ones with cosines.
 

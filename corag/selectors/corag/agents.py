@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -129,6 +129,7 @@ class AgentSelectors:
         self._source = f"the agent {agent}" if isinstance(agent, str | Path) else "the agent"
         self._tokens, self._given, self._runtime, self._lock = tokens, given, current(), renewed_lock()
         self._embedder = self._embedder_for(embedder) if self.agent.has_network else None
+        self._key = "decision", id(self)
         config = self.agent.config
         for name in config.configurations if self.agent.has_network else (config.fallback,):
             check_untrusted(SELECTORS, name, self._source)
@@ -156,7 +157,7 @@ class AgentSelectors:
         """Return what the selector for a question chooses from."""
         [decision] = self._decisions([passages])
         problem = self._selector(decision[0]).prepared(passages)
-        problem.memory[self._key(problem)] = (self, decision)
+        problem.memory[self._key] = (self, decision)
         return problem
 
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
@@ -211,16 +212,13 @@ class AgentSelectors:
             named = named.with_settings(cost_weight=0.0)  # a promise takes the place of the price
         return named.with_settings(**{name: value for name, value in self._given.items() if name in takes})
 
-    def _key(self, problem: SelectionProblem) -> Hashable:
-        return "decision", id(self), problem.budget_tokens
-
     def _decisions(self, problems: Sequence[SelectionProblem]) -> list[tuple[Configuration, AgentPrediction]]:
         """Return the selector for each question and what it follows from, predicted once."""
-        unknown = [problem for problem in problems if self._key(problem) not in problem.memory]
+        unknown = [problem for problem in problems if self._key not in problem.memory]
         for problem, prediction in zip(unknown, self.predict(unknown), strict=True):
             # Beside the agent, so that its id is not given to another.
-            problem.memory[self._key(problem)] = (self, (self._configuration(prediction), prediction))
-        return [problem.memory[self._key(problem)][1] for problem in problems]
+            problem.memory[self._key] = (self, (self._configuration(prediction), prediction))
+        return [problem.memory[self._key][1] for problem in problems]
 
     def _build(self, configuration: Configuration) -> BudgetedSelector:
         """Return a selector."""
