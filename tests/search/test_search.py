@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import InputError
-from search import SearchConfig, exhaustive, search, search_many
-from search.drivers import POLICIES
+from search import POLICIES, SearchConfig, exhaustive, search, search_many
 from tests.search.worlds import HashScorer, drawn, feasible_orders, policy_configs, problems, scorers
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)

@@ -8,8 +8,7 @@ from zlib import crc32
 import numpy as np
 from hypothesis import strategies as st
 
-from search import Order, SearchConfig
-from search.drivers import POLICIES
+from search import POLICIES, Order, SearchConfig
 
 
 class TableScorer:

@@ -16,8 +16,7 @@ from corag.selectors.corag.search import SINGLE, Corag
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import Upper
 from corag.types import Candidate, Chunk
-from search import PRESETS, SearchConfig
-from search.drivers import POLICIES
+from search import POLICIES, PRESETS, SearchConfig
 from tests.fakes import CHARACTERS, QUESTIONS, HashReranker, SetReranker, TableReranker, essence, offer, pools
 
 POOL = offer("the cat sat", "a dog ran", "birds fly high", "fish swim")
