@@ -20,7 +20,7 @@ from common.configuration import Configuration
 from corag.cli.console import progress
 from corag.errors import DataError
 from corag.models.runtime import in_runtime, resolve_device
-from corag.models.trained import Adapter, load_adapter, save_adapter, shipped_adapter
+from corag.models.trained import Adapter, save_adapter, shipped_adapter
 from corag.registry import EMBEDDERS, RERANKERS
 from corag.rerankers.fused import FORM, LATE, NAME, WORDS, Fused, FusedWeights, features, sentence_features
 from corag.text.data import Query, is_evidence
@@ -85,10 +85,9 @@ def _learned(config: FusedTraining, fit: Fit) -> Learned:
         raise DataError("no question of the sources has evidence among its candidates; give other sources")
     weights = fitted(examples, config.signals)
     figures = left_out(examples, config.signals, Path(config.out) / "left-out")
-    draft = Path(config.out) / "draft"
-    save_adapter(draft, Adapter(NAME, FORM, weights.settings(), weights.tensors()), "")
+    adapter = Adapter(NAME, FORM, weights.settings(), weights.tensors())
     facts = {"questions": len(examples), "passages": sum(len(one.gold) for one in examples)}
-    return Learned(load_adapter(draft), figures, [MEASURED, facts_table(figures)], facts)
+    return Learned(adapter, figures, [MEASURED, facts_table(figures)], facts)
 
 
 def described(sources: Sequence[SourceQuestions], signals: Sequence[str], *, quiet: bool) -> list[FusedExample]:

@@ -59,7 +59,7 @@ def train_once(config: AdapterTraining, work: str, learn: Callable[[Fit], Learne
     `work` is a hash of everything that the weights depend on. An interrupted training resumes after the last epoch that
     `fit` has kept. The card says what the adapter is, `about`, and has the Python that makes it, `use`. The figures are
     in `training.json`; the training's run in W&B ends with them, and with the adapter as its model. In the end the
-    state of the training, `epochs-*` and `draft`, is deleted.
+    state of the training, `epochs-*`, is deleted.
     """
     out, start = Path(config.out), time.perf_counter()
     folder = out / ADAPTER_DIR
@@ -76,7 +76,7 @@ def train_once(config: AdapterTraining, work: str, learn: Callable[[Fit], Learne
                 run.log_metrics(learned.figures)
                 run.log_checkpoint(folder, {**learned.figures, "card": card})
             write_atomically(out / RECORD_FILE, json.dumps({"work": work, "figures": learned.figures}, indent=2) + "\n")
-            for state in (*out.glob("epochs-*"), out / "draft"):
+            for state in out.glob("epochs-*"):
                 shutil.rmtree(state, ignore_errors=True)
     say(f"adapter in {folder}; its README.md has the results")
     return folder

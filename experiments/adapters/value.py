@@ -30,7 +30,7 @@ from corag.errors import DataError
 from corag.models.encoders import TextEncoder
 from corag.models.engine import Float32
 from corag.models.runtime import in_runtime, resolve_device
-from corag.models.trained import Adapter, load_adapter, save_adapter
+from corag.models.trained import Adapter
 from corag.registry import EMBEDDERS
 from corag.registry import tokens as make_tokens
 from corag.rerankers.evidence.reranker import (
@@ -143,15 +143,14 @@ def _learned(config: ValueTraining, fit: Fit) -> Learned:
     parts = EvidenceParts(config.name, config.max_size, module.ensemble(), rarity, Weights())
     parts, figures = calibrated(parts, calibrated_on, config.seed)
     described = {**parts.settings(), **{name: config.work[name] for name in ("sources", "units", "seed")}}
-    draft = Path(config.out) / "draft"  # which rounds to half precision
-    save_adapter(draft, Adapter(config.name, FORM, described, parts.tensors()), "")
+    adapter = Adapter(config.name, FORM, described, parts.tensors())
     facts = {
         "questions": len(learned_from),
         "without evidence": sum(not one.num_true for one in learned_from),
         "networks": MEMBERS,
         "value": parts.weights,
     }
-    return Learned(load_adapter(draft), figures, [CALIBRATED, facts_table(figures), MEASURED], facts)
+    return Learned(adapter, figures, [CALIBRATED, facts_table(figures), MEASURED], facts)
 
 
 def _questions(config: ValueTraining, encoder: TextEncoder) -> Iterator[Asked]:
