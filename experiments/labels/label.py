@@ -123,8 +123,9 @@ def _label_missing(
     opened = []
     for source in sources:
         if missing := [query for query in source.queries if source.key(query) not in journal.units]:
+            asked = missing if source.settings.run is None else source.queries  # a run may rank nothing for the last
             with recording() as embedded:
-                pool = source.open_pool(missing, parts.embedder, quiet=config.quiet)
+                pool = source.open_pool(asked, parts.embedder, quiet=config.quiet)
             opened.append((source, missing, pool, embedded()))
     total = sum(len(source.queries) for source in sources)
     with progress("label", quiet=config.quiet) as report:

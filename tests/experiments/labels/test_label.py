@@ -96,6 +96,18 @@ def test_a_complete_table_is_neither_made_again_nor_overwritten(tmp_path, small_
         label(replace(config, budget=50))
 
 
+def test_a_labelling_goes_on_where_a_run_ranks_nothing_for_what_is_left(tmp_path, small_data, reader):
+    asked = [row["id"] for row in QUERIES if row["split"] == "train"]
+    (tmp_path / "a.run").write_text("".join(f"{name} Q0 varn 1 1 bm25\n" for name in asked[:-1]))
+    run = {"run": str(tmp_path / "a.run"), "splits": "train", "configurations": "top-k(k=2)"}
+    config = config_of(small_data, tmp_path / "labels.parquet", **run)
+    reader.max_concurrent, reader.patience = 1, len(asked) - 1
+    with pytest.raises(KeyboardInterrupt):
+        label(config)
+    reader.patience = 10**9
+    assert len(read_labels(str(label(config)))) == len(asked)
+
+
 def test_shards_together_equal_one_run(tmp_path, small_data, reader):
     whole = label(config_of(small_data, tmp_path / "whole.parquet"))
     shards = [label(config_of(small_data, tmp_path / "labels.parquet", shard=f"{number}/3")) for number in (1, 2, 3)]
