@@ -30,7 +30,9 @@ def load(path: str | Path) -> ConfigurationAgent:
     try:
         return ConfigurationAgent(AgentConfig.from_dict(values), tensors)
     except InputError as error:
-        raise ModelError(f"{path} does not fit together: {error}; copy all files from one training") from error
+        raise ModelError(
+            f"{path}: {WEIGHTS_FILE} does not fit {CONFIG_FILE}: {error}; copy both from one training"
+        ) from error
 
 
 def from_hub(name: str, **settings: Any) -> ConfigurationAgent:

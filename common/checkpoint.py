@@ -57,5 +57,5 @@ def load_checkpoint(folder: str | Path) -> tuple[dict[str, Any], dict[str, NDArr
         # A KeyError is a number type that NumPy lacks, such as bfloat16.
         raise ModelError(
             f"{folder} is not a whole checkpoint ({type(error).__name__}: {error}); give a folder with {CONFIG_FILE} "
-            f"and what it names, of a training {folder / 'checkpoint'}, copy it again, or train again"
+            f"and {WEIGHTS_FILE}, of a training {folder / 'checkpoint'}, copy it again, or train again"
         ) from error
