@@ -163,6 +163,7 @@ def test_every_clusterer_tries_the_settings_of_the_paper(method):
     found = list(partitions(chain(np.sort(np.random.default_rng(0).random(10))), method))
     assert len(found) == SETTINGS[method]
     assert all(labels.shape == (10,) and labels.dtype == np.int64 for _, labels in found)
+    assert {params["threshold"] for params, _ in found if "threshold" in params} <= {0.3, 0.5, 0.7}
 
 
 def test_both_kinds_of_k_means_are_solved_without_scikit_learn(monkeypatch):
