@@ -287,18 +287,21 @@ class Fused(EncoderPart):
         return None
 
     def _signal(self, name: str, query: str, passages: Sequence[Chunk], late: Late | None) -> FloatArray:
-        if name == LATE and late is not None:
-            return _alone(late, query, passages)
-        # A model that does not know a script says nothing of its texts.
-        if late is not self._rerankers[LATE] and (name == COSINE or name.startswith("minilm")):
-            return np.zeros(len(passages))
         if name == WORDS:
             return self._words(query, passages, late)
         if name == LENGTH:
             return np.log1p([float(len(passage.text)) for passage in passages])
+        if late is None and (name == COSINE or name.startswith("minilm")):
+            return np.zeros(len(passages))  # nothing reads the texts
+        other = None if late is self._rerankers[LATE] else late
         if name == COSINE:
-            vectors = self._encoder.vectors([passage.text for passage in passages]).astype(np.float64)
-            return vectors @ self._encoder.question(query).vector.astype(np.float64)
+            encoder = self._encoder if other is None else other._encoder
+            vectors = encoder.vectors([passage.text for passage in passages]).astype(np.float64)
+            return vectors @ encoder.question(query).vector.astype(np.float64)
+        if other is not None and name.startswith("minilm"):
+            # In place of a model that does not read the texts stands the one that does. If a signal said nothing, no
+            # passage would be behind another one in it, and so each too probable.
+            return _alone(other, query, passages)
         return _alone(self._rerankers[name], query, passages)
 
     def _words(self, query: str, chunks: Sequence[Chunk], late: Late | None) -> FloatArray:

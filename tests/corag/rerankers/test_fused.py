@@ -103,6 +103,9 @@ def test_scripts_that_minilm_does_not_read_are_read_by_another_encoder():
     assert [Fused().late(QUESTION, [*PASSAGES, *others]).encoder == "e5" for others in ((), chunks)] == [False, True]
     late = Fused().late("how long does it wait?", german)
     assert late.encoder == "e5"
+    # What MiniLM would say is said by the encoder that reads: no signal leaves all passages level.
+    signals = Fused().signal_values("珠穆朗玛峰有多高？", chunks, Fused().late("珠穆朗玛峰有多高？", chunks))
+    assert (np.ptp(signals, axis=0) > 0).all() and (signals[:, [0, 1, 4]].argmax(axis=0) == 1).all()
     # Words that are spelled alike in two languages say nothing.
     chunks = [*german, Chunk("e", "Im Gift wird sofort danach untersucht, welche Verbindungen darin enthalten waren.")]
     for question, told in (("which gift does she like most?", False), ("wird danach sofort untersucht?", True)):
