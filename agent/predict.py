@@ -36,7 +36,7 @@ class AgentPrediction:
     exploration: float | None
     cost_weight: float | None
     probabilities: Mapping[str, float]
-    fell_back: bool = False
+    fell_back: bool
 
     @property
     def unit(self) -> str | None:
