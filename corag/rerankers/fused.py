@@ -287,22 +287,19 @@ class Fused(EncoderPart):
         return None
 
     def _signal(self, name: str, query: str, passages: Sequence[Chunk], late: Late | None) -> FloatArray:
-        if name == WORDS:
-            return self._words(query, passages, late)
         if name == LENGTH:
             return np.log1p([float(len(passage.text)) for passage in passages])
-        if late is None and (name == COSINE or name.startswith("minilm")):
-            return np.zeros(len(passages))  # nothing reads the texts
+        # For a model that does not read the texts stands what does: another encoder, or else words. If a signal said
+        # nothing, no passage would be behind another one in it, and so each too probable.
+        if name == WORDS or (late is None and (name == COSINE or name.startswith("minilm"))):
+            return self._words(query, passages, late)
         other = None if late is self._rerankers[LATE] else late
         if name == COSINE:
             encoder = self._encoder if other is None else other._encoder
             vectors = encoder.vectors([passage.text for passage in passages]).astype(np.float64)
             return vectors @ encoder.question(query).vector.astype(np.float64)
-        if other is not None and name.startswith("minilm"):
-            # In place of a model that does not read the texts stands the one that does. If a signal said nothing, no
-            # passage would be behind another one in it, and so each too probable.
-            return _alone(other, query, passages)
-        return _alone(self._rerankers[name], query, passages)
+        stand_in = other if name.startswith("minilm") else None
+        return _alone(stand_in or self._rerankers[name], query, passages)
 
     def _words(self, query: str, chunks: Sequence[Chunk], late: Late | None) -> FloatArray:
         """Return BM25 of each chunk, `[len(chunks)]`; of texts in another language than the question zeros.

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag import Chunk
+from corag.rerankers import fused
 from corag.rerankers.fused import Fused, FusedScorer, features, near_equal
 from corag.testing import RerankerContract
 from corag.text.units import SENTENCE, units
@@ -94,6 +95,19 @@ def test_a_passage_and_a_sentence_that_answer_are_the_most_probable():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("package", [True, False])
+def test_no_signal_leaves_passages_level_that_minilm_does_not_read(package, monkeypatch):
+    if not package:  # then words say what they can
+        monkeypatch.setattr(fused, "find_spec", lambda _: None)
+    question, texts = "珠穆朗玛峰有多高？", ["熊猫吃竹子和笋。", "珠穆朗玛峰高8849米。", "K2是世界第二高峰。"]
+    chunks = [Chunk(str(row), text) for row, text in enumerate(texts)]
+    value = Fused()
+    signals = value.signal_values(question, chunks, value.late(question, chunks))
+    assert (np.ptp(signals, axis=0) > 0).all()
+    assert (np.delete(signals, value.weights.signals.index("length"), axis=1).argmax(axis=0) == 1).all()
+
+
+@pytest.mark.slow
 def test_scripts_that_minilm_does_not_read_are_read_by_another_encoder():
     texts = ["熊猫吃竹子。", "珠穆朗玛峰高8849米。", "K2是世界第二高峰。"]
     chunks = [Chunk(str(row), text) for row, text in enumerate(texts)]
@@ -103,9 +117,6 @@ def test_scripts_that_minilm_does_not_read_are_read_by_another_encoder():
     assert [Fused().late(QUESTION, [*PASSAGES, *others]).encoder == "e5" for others in ((), chunks)] == [False, True]
     late = Fused().late("how long does it wait?", german)
     assert late.encoder == "e5"
-    # What MiniLM would say is said by the encoder that reads: no signal leaves all passages level.
-    signals = Fused().signal_values("珠穆朗玛峰有多高？", chunks, Fused().late("珠穆朗玛峰有多高？", chunks))
-    assert (np.ptp(signals, axis=0) > 0).all() and (signals[:, [0, 1, 4]].argmax(axis=0) == 1).all()
     # Words that are spelled alike in two languages say nothing.
     chunks = [*german, Chunk("e", "Im Gift wird sofort danach untersucht, welche Verbindungen darin enthalten waren.")]
     for question, told in (("which gift does she like most?", False), ("wird danach sofort untersucht?", True)):
