@@ -289,8 +289,8 @@ class Fused(EncoderPart):
     def _signal(self, name: str, query: str, passages: Sequence[Chunk], late: Late | None) -> FloatArray:
         if name == LENGTH:
             return np.log1p([float(len(passage.text)) for passage in passages])
-        # For a model that does not read the texts stands what does: another encoder, or else words. If a signal said
-        # nothing, no passage would be behind another one in it, and so each too probable.
+        # For a model that does not read the texts stands what does: another encoder, or else words. A signal of zeros
+        # would make the best passage less probable and the others, none behind it in this signal, more.
         if name == WORDS or (late is None and (name == COSINE or name.startswith("minilm"))):
             return self._words(query, passages, late)
         other = None if late is self._rerankers[LATE] else late
@@ -298,8 +298,9 @@ class Fused(EncoderPart):
             encoder = self._encoder if other is None else other._encoder
             vectors = encoder.vectors([passage.text for passage in passages]).astype(np.float64)
             return vectors @ encoder.question(query).vector.astype(np.float64)
-        stand_in = other if name.startswith("minilm") else None
-        return _alone(stand_in or self._rerankers[name], query, passages)
+        if other is not None and name.startswith("minilm"):
+            return _alone(other, query, passages)
+        return _alone(self._rerankers[name], query, passages)
 
     def _words(self, query: str, chunks: Sequence[Chunk], late: Late | None) -> FloatArray:
         """Return BM25 of each chunk, `[len(chunks)]`; of texts in another language than the question zeros.
