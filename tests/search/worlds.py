@@ -1,6 +1,6 @@
 """Toy worlds: scorers with known values that remember what they were asked."""
 
-from dataclasses import dataclass
+from functools import partial
 from itertools import permutations
 from random import Random
 from zlib import crc32
@@ -82,50 +82,49 @@ configs = drawn(
 
 scorers = drawn(lambda rng: HashScorer(rng.randrange(10**6), rng.choice([1, 4, 2**20])))
 
-policy_configs = drawn(
-    lambda rng: SearchConfig(
-        policy=rng.choice(list(POLICIES)),
+
+def policy_config(rng):
+    policy = rng.choice(list(POLICIES))
+    return SearchConfig(
+        policy=policy,
         iterations=rng.randint(1, 30),
         max_scored=rng.choice([None, rng.randint(1, 60)]),
         choice=rng.choice(["value", "value-minus-cost"]),
         cost_weight=rng.choice([0.0, 0.1, 0.5]),
         max_length=rng.choice([None, None, None, None, 1, 2, 3, 4]),
+        parallel=rng.choice([1, 2, 5]) if policy == "paper" else 1,
     )
-)
+
+
+policy_configs = drawn(policy_config)
 """Every policy with its settings."""
 
 FAMILY_BUDGET, FAMILY_LENGTH = 430, 5
 """Bounds of a problem of the family on the cost of an order, and on its candidates."""
 
 
-@dataclass(frozen=True)
-class SyntheticProblem:
-    """A problem and its scorer: relevance less redundancy and cost, plus a bonus for neighbours."""
-
-    costs: object
-    relevance: object
-    redundancy: object
-    bonus: object
-
-    def __call__(self, orders):
-        return np.array([self.score(list(order)) for order in orders])
-
-    def score(self, order):
-        redundancy = self.redundancy[np.ix_(order, order)].sum() / 2
-        bonus = self.bonus[order[:-1], order[1:]].sum()
-        return self.relevance[order].sum() - redundancy + bonus - 0.06 * (self.costs[order].sum() / 100) ** 2
-
-
 def family(seed, per_size):
-    """Problems of four to eight candidates with about 940 feasible orders, the same ones for the same seed."""
+    """Costs and scorers of problems of four to eight candidates with about 940 feasible orders.
+
+    A value is relevance less redundancy and cost, plus a bonus for neighbours.
+    """
     rng = np.random.default_rng(seed)
-    return [_problem(rng, size) for size in (4, 5, 6, 7, 8) for _ in range(per_size)]
+    for size in np.repeat([4, 5, 6, 7, 8], per_size):
+        # 30% of the pairs are redundant, 17% have a bonus.
+        pairs = (size, size)
+        redundancy = np.triu(rng.uniform(0, 1.1, pairs) * (rng.random(pairs) < 0.3), 1)
+        bonus = rng.uniform(0, 1.3, pairs) * (rng.random(pairs) < 0.17)
+        costs, relevance = rng.integers(50, 150, size, endpoint=True), rng.uniform(0, 1, size)
+        yield costs, partial(_worth, costs, relevance / 2, (redundancy + redundancy.T) / 2, bonus / 2)
 
 
-def _problem(rng, size):
-    # 30% of the pairs are redundant, 17% have a bonus.
-    pairs = (size, size)
-    redundancy = np.triu(rng.uniform(0, 1.1, pairs) * (rng.random(pairs) < 0.3), 1)
-    bonus = rng.uniform(0, 1.3, pairs) * (rng.random(pairs) < 0.17)
-    costs, relevance = rng.integers(50, 150, size, endpoint=True), rng.uniform(0, 1, size)
-    return SyntheticProblem(costs, relevance / 2, (redundancy + redundancy.T) / 2, bonus / 2)
+def _worth(costs, relevance, redundancy, bonus, orders):
+    return np.array(
+        [
+            relevance[order].sum()
+            - redundancy[np.ix_(order, order)].sum() / 2
+            + bonus[order[:-1], order[1:]].sum()
+            - 0.06 * (costs[order].sum() / 100) ** 2
+            for order in map(list, orders)
+        ]
+    )
