@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from corag.cli.page import markdown_table
 from corag.text.data import DataFolder, find_file, read_lines
 from corag.text.visible import to_json
 from experiments.data.folder import write_data
@@ -28,7 +29,7 @@ from experiments.evaluation.methods import FILLING
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_recall, answer_words
 from experiments.protocol.held_out import held_out_ids
 from experiments.report.difference import paired_difference
-from experiments.report.drawing import COLORS, finish, new_figure, to_svg
+from experiments.report.drawing import COLORS, Line, against_tokens
 
 SETS = {
     "hotpotqa": "dev", "xquad_de": "dev", "tatqa": "dev", "xquad_zh": "dev", "policyqa": "dev",
@@ -54,12 +55,11 @@ CONDITIONS = {
     "corag(keep=0.95)": "corag keep=.95", "corag(keep=0.9)": "corag keep=.9",
     "adaptive-k": "Adaptive-k", "car": "CAR",
 }  # fmt: skip
-OF_PAPERS = ("Adaptive-k", "CAR")
 IN_FIGURE = (
     "nothing", "gold alone", "five best passages", "corag 256", "corag 512", "corag 1024", "corag 4096",
     "filling 256", "filling 512", "filling 1024",
 )  # fmt: skip
-ORDER = (*IN_FIGURE, "corag keep=.95", "corag keep=.9", *OF_PAPERS)
+ORDER = (*IN_FIGURE, "corag keep=.95", "corag keep=.9", "Adaptive-k", "CAR")
 """Of the tables: conditions that fewer questions have are last."""
 PAIRS = (
     *((one, "filling 1024") for one in ORDER if one != "filling 1024"),
@@ -134,9 +134,8 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         if row["answer"] is not None:
             by_condition.setdefault(row["condition"], {})[row["set"], row["query"]] = row
-    measures = [name.replace("_", " ") for name in MEASURES]
-    lines = _head("context", "questions", "tokens", *measures, "em", "not found", "wrongly answered")
     answerable: dict[str, dict[tuple[str, str], Mapping[str, Any]]] = {}
+    means_of, less = list[list[str]](), list[list[str]]()
     for condition in (one for one in ORDER if one in by_condition):
         of = answerable[condition] = {key: one for key, one in by_condition[condition].items() if one["answerable"]}
         without = [one for one in by_condition[condition].values() if not one["answerable"]]
@@ -144,8 +143,7 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> str:
         cells = [condition, str(len(of)), f"{means[0]:.0f}", *(f"{mean:.3f}" for mean in means[1:])]
         cells.append(f"{sum(not one['answer'] for one in of.values())} of {len(of)}")
         cells.append(f"{sum(bool(one['answer']) for one in without)} of {len(without)}")
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", *_head("context", "less", "questions", *measures)]
+        means_of.append(cells)
     for one, other in PAIRS:
         if both := sorted(answerable.get(one, {}).keys() & answerable.get(other, {}).keys()):
             groups = [answerable[one][key]["group"] for key in both]
@@ -154,12 +152,11 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> str:
                 ours, theirs = ([answerable[of][key][name] for key in both] for of in (one, other))
                 found = paired_difference(ours, theirs, groups=groups)
                 cells.append(f"{found.mean:+.3f} ({found.low:+.2f} to {found.high:+.2f})")
-            lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _head(*names: str) -> list[str]:
-    return ["| " + " | ".join(names) + " |", "| --- " * len(names) + "|"]
+            less.append(cells)
+    measures = [name.replace("_", " ") for name in MEASURES]
+    headings = ["context", "questions", "tokens", *measures, "em", "not found", "wrongly answered"]
+    differences = markdown_table(["context", "less", "questions", *measures], less)
+    return f"{markdown_table(headings, means_of)}\n\n{differences}"
 
 
 def figure(rows: Sequence[Mapping[str, Any]], conditions: Sequence[str]) -> str:
@@ -167,28 +164,20 @@ def figure(rows: Sequence[Mapping[str, Any]], conditions: Sequence[str]) -> str:
 
     The budgets of one method are joined by a line.
     """
-    drawn = new_figure(8, 3.6)
-    lines: dict[str, list[str]] = {}
+    of_methods: dict[str, list[str]] = {}
     for condition in conditions:
         method, _, budget = condition.rpartition(" ")
-        lines.setdefault(method if budget.isdecimal() else condition, []).append(condition)
-    for number, (name, title) in enumerate(
-        (("answer_words_in_context", "answer's words in the context"), ("f1", "F1 of the model's answer"))
-    ):
-        panel = drawn.add_subplot(1, 2, number + 1)
-        for color, (method, of_method) in enumerate(lines.items()):
+        of_methods.setdefault(method if budget.isdecimal() else condition, []).append(condition)
+    panels: dict[str, list[Line]] = {}
+    for name, title in (("answer_words_in_context", "answer's words in the context"), ("f1", "F1 of the answer")):
+        for number, (method, of_method) in enumerate(of_methods.items()):
             points = []
             for condition in of_method:
                 of = [one for one in rows if one["condition"] == condition and one["answerable"]]
                 points.append([np.mean([one[key] for one in of if one[name] is not None]) for key in ("tokens", name)])
-            panel.plot(*np.transpose(points), "o-", color=COLORS[color % len(COLORS)], label=method)
-        panel.set_xlabel("tokens of the context")
-        panel.set_ylabel(title)
-        panel.set_ylim(bottom=0)
-        finish(panel)
-    drawn.subplots_adjust(wspace=0.3)
-    drawn.axes[-1].legend(fontsize=7)
-    return to_svg(drawn)
+            style = {"color": COLORS[number % len(COLORS)], "marker": "o"}
+            panels.setdefault(title, []).append((method, np.array(points), style))
+    return against_tokens(panels)
 
 
 def report(runs: Path, results: Path) -> None:

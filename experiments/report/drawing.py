@@ -22,38 +22,27 @@ Line = tuple[str, FloatArray, Mapping[str, Any]]
 """Its name in the legend, tokens and value of each point, or also the ends of its interval, and matplotlib's style."""
 
 
-def against_tokens(lines: Iterable[Line], title: str) -> str:
-    """Return an SVG of lines over tokens, `[points, 2]` or `[points, 4]` each."""
-    figure = new_figure(4.8, 3.5)
-    panel = figure.subplots()
-    for name, points, style in lines:
-        # A setting that is itself a list of settings makes a long name.
-        label = textwrap.fill(plain(name), LONGEST_NAME) or None
-        panel.plot(points[:, 0], points[:, 1], label=label, **style)
-        for x, _, *ends in points:
-            if ends:
-                panel.vlines(x, *ends, color=style["color"], linewidth=1.0, alpha=0.45)
-    panel.set_xlabel("tokens of the selection (mean)")
-    panel.set_ylabel(title)
-    finish(panel)
-    figure.legend(frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, 0.0), handlelength=3.2)
-    return to_svg(figure)
+def against_tokens(panels: Mapping[str, Iterable[Line]]) -> str:
+    """Return an SVG of lines over tokens, `[points, 2]` or `[points, 4]` each: a panel for each title.
 
-
-def finish(panel: Any) -> None:
-    """Take away what a panel does not need."""
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.grid(alpha=0.3)
-
-
-def new_figure(width_inches: float, height_inches: float, **settings: Any) -> Any:
-    """Return an empty figure; further settings are those of matplotlib's `Figure`."""
+    The same lines give the same text. The legend is that of the last panel.
+    """
     # Not from pyplot, which keeps figures, and the back end of a user's own plots, for the whole process.
-    return require("matplotlib.figure", "experiments").Figure(figsize=(width_inches, height_inches), **settings)
-
-
-def to_svg(figure: Any) -> str:
-    """Return a figure as SVG, the same for the same figure."""
+    figure = require("matplotlib.figure", "experiments").Figure(figsize=(4.8 * len(panels), 3.5))
+    for panel, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for name, points, style in lines:
+            # A setting that is itself a list of settings makes a long name.
+            label = textwrap.fill(plain(name), LONGEST_NAME) or None
+            panel.plot(points[:, 0], points[:, 1], label=label, **style)
+            for x, _, *ends in points:
+                if ends:
+                    panel.vlines(x, *ends, color=style["color"], linewidth=1.0, alpha=0.45)
+        panel.set_xlabel("tokens of the selection (mean)")
+        panel.set_ylabel(title)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.grid(alpha=0.3)
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
+    figure.legend(*panel.get_legend_handles_labels(), frameon=False, fontsize=8.5, handlelength=3.2, **place)
     buffer = io.StringIO()
     # Ids of its own would differ from one process to the next.
     with require("matplotlib", "experiments").rc_context({"svg.hashsalt": "corag"}):

@@ -133,4 +133,4 @@ def plot(found: Curves) -> str:
         width = 2.0 if method.partition("(")[0] == "corag" else 1.0
         style = {"color": COLORS[color], "marker": MARKERS[turn % len(MARKERS)], "linewidth": width}
         lines.append((method, points_of(found, method), style))
-    return against_tokens(lines, HELD)
+    return against_tokens({HELD: lines})

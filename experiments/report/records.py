@@ -155,7 +155,7 @@ def picture(kinds: Mapping[str, Curves]) -> str:
         (title, points_of(found, method)[:, :2], {**style, "color": color})
         for color, (method, title) in zip(COLORS[1:], FILLED.items(), strict=False)
     ]
-    return against_tokens(lines, HELD)
+    return against_tokens({HELD: lines})
 
 
 def main(results: str = "", left_out: str = "", changed: str = "") -> None:
