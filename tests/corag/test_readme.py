@@ -110,14 +110,6 @@ def check_parts(values):
                     registry.check(one)
 
 
-def test_every_command_is_in_the_table():
-    from corag.cli.main import COMMANDS
-
-    table = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
-    named = re.findall(r"^\| `corag ([\w -]+)` \|", table, re.MULTILINE)
-    assert set(named) == set(COMMANDS)
-
-
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_linked_file_and_heading_is_there(page):
     text = page.read_text(encoding="utf-8")
