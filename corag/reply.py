@@ -115,11 +115,18 @@ class Reply:
 
 
 def chunk_rows(selection: Selection) -> list[dict[str, Any]]:
-    """Return what is said of each chosen chunk: `id`, `text`, `citation`, `span` in the context, and `metadata`."""
-    spans = map(list, selection.spans) if selection.spans else [None] * len(selection)
+    """Return what is said of each chosen chunk.
+
+    That is `id`, `text`, `citation`, its `span` in the context, `metadata`, and of the chunk alone `tokens`,
+    `similarity` and `value`, as far as they are known.
+    """
+    trace, nothing = selection.trace, (None,) * len(selection)
+    figures = (selection.spans, trace.chunk_tokens, trace.chunk_similarities, trace.chunk_values)
+    known = zip(selection.chunks, *(of_chunks or nothing for of_chunks in figures), strict=True)
     return [
-        {"id": one.id, "text": one.text, "citation": citation(one), "span": span, "metadata": dict(one.metadata)}
-        for one, span in zip(selection.chunks, spans, strict=True)
+        {"id": one.id, "text": one.text, "citation": citation(one), "span": span and list(span), "tokens": tokens}
+        | {"similarity": similarity, "value": value, "metadata": dict(one.metadata)}
+        for one, span, tokens, similarity, value in known
     ]
 
 

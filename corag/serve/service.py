@@ -23,6 +23,7 @@ from corag.registry import tokens as make_tokens
 from corag.reply import chunk_rows, embedder_of
 from corag.selecting import with_missing_cosines
 from corag.selectors.problem import SelectionProblem
+from corag.text.documents import content
 from corag.text.tokens import token_counts
 from corag.text.units import source_of
 from corag.types import Candidate, Chunk, Reranker, Selection, Selector
@@ -65,22 +66,17 @@ class Service:
 
         Returns:
             `text`, `cost_tokens`, `budget_tokens`, `value`, `method`, `trace`, and `chunks` in the order of the text:
-            `index`, the position in `texts` (None for chunks of the index or of a summary), `id`, `text`, `citation`,
-            `span` in the text, `tokens`, `value` alone where the method computes it, and `metadata`.
+            `index`, the position in `texts` (None for chunks of the index or of a summary), and what `chunk_rows` says.
 
         Raises:
             InputError: A value breaks a rule; nothing is selected.
             ModelError: The method names something that a request may not choose.
         """
         candidates, selection = self.chosen(query, texts, **choice)
-        positions: dict[str, int] = {}
-        for position, candidate in enumerate([] if texts is None else candidates):
-            positions.setdefault(candidate.chunk.id, position)
-        indices = [positions.get(source_of(chunk).id) for chunk in selection.chunks]
-        nothing = (None,) * len(selection)
-        values, tokens = selection.trace.chunk_values or nothing, selection.trace.chunk_tokens or nothing
-        figures = zip(indices, tokens, values, chunk_rows(selection), strict=True)
-        chunks = [{"index": index, "tokens": cost, "value": value, **row} for index, cost, value, row in figures]
+        given = [] if texts is None else candidates
+        positions = {one.chunk.id: position for position, one in reversed([*enumerate(given)])}
+        rows = zip(selection.chunks, chunk_rows(selection), strict=True)
+        chunks = [{"index": positions.get(source_of(chunk).id), **row} for chunk, row in rows]
         return {"text": selection.text, "chunks": chunks, **selection.summary()}
 
     def rerank(
@@ -103,50 +99,47 @@ class Service:
             of the document (of chosen sentences, the best) alone, 0 for an empty one; of a method without a reranker
             the similarity, or 1 / rank.
         """
-        texts = dict(enumerate(map(_text_of, documents)))
+        given = [Candidate(Chunk(str(index), _text_of(one))) for index, one in enumerate(documents)]
         check_query(query)
         if "budget_tokens" in choice:
-            scores, texts, described = self._ranked(query, texts, **choice)
+            reply = self._selected(query, given, **choice)
         elif choice:
             raise InputError(f"{min(choice)} says how to select; send budget_tokens, too, or leave it out to score all")
         else:
-            scores, described = self._scored(query, texts, model)
-        ranked = sorted(scores, key=lambda index: -scores[index])[:top_n]
-        results: list[dict[str, Any]] = [{"index": index, "relevance_score": scores[index]} for index in ranked]
-        if str(return_documents).lower() == "true":  # Xinference's clients send a string
-            results = [{**result, "document": {"text": texts[result["index"]]}} for result in results]
-        return {"results": results, **described}
+            reply = self._scored(query, given, model)
+        results = sorted(reply["results"], key=lambda one: -one["relevance_score"])[:top_n]
+        if str(return_documents).lower() != "true":  # Xinference's clients send a string
+            for one in results:
+                del one["document"]
+        return {**reply, "results": results}
 
-    def _scored(
-        self, query: str, texts: Mapping[int, str], model: str | None
-    ) -> tuple[dict[int, float], dict[str, Any]]:
-        """Return the score of each text by a reranker."""
+    def _scored(self, query: str, given: Sequence[Candidate], model: str | None) -> dict[str, Any]:
+        """Return all that is given with its score by a reranker."""
         reranker = self._reranker(model)
-        rows = {text: row for row, text in enumerate(dict.fromkeys(filter(str.strip, texts.values())))}
-        candidates = [Candidate(Chunk(str(row), text)) for text, row in rows.items()]
-        problem = SelectionProblem(query, candidates, self.tokens, self.budget)
-        values = problem.scorer(reranker)([(row,) for row in range(len(rows))]) if rows else ()
-        scores = {index: float(values[rows[text]]) if text in rows else 0.0 for index, text in texts.items()}
-        usage = {"total_tokens": int(token_counts(self.tokens, [query, *rows]).sum())}
-        return scores, {"model": spelling(reranker), "usage": usage}
+        problem = SelectionProblem(query, given, self.tokens, self.budget)  # without empty texts and repeated ones
+        orders = [(row,) for row in range(len(problem.chunks))]
+        values = problem.scorer(reranker)(orders) if orders else ()
+        value_of = {content(chunk): value for chunk, value in zip(problem.chunks, values, strict=True)}
+        results = [_result(one.chunk.id, value_of.get(content(one.chunk), 0.0), one.chunk.text) for one in given]
+        tokens = token_counts(self.tokens, [query, *(chunk.text for chunk in problem.chunks)])
+        return {"results": results, "model": spelling(reranker), "usage": {"total_tokens": int(tokens.sum())}}
 
-    def _ranked(
-        self, query: str, texts: Mapping[int, str], budget_tokens: int, **choice: Any
-    ) -> tuple[dict[int, float], dict[int, str], dict[str, Any]]:
-        """Return the scores of the texts that are selected, what was selected of each, and how."""
-        given = [Candidate(Chunk(str(index), text)) for index, text in texts.items() if text.strip()]
-        _, selection = self.chosen(query, given, budget_tokens, **choice, default_unit="passage")
-        known = selection.trace.chunk_values or selection.trace.chunk_similarities
-        scores: dict[int, float] = {}
-        chosen: dict[int, str] = {}
-        for row, chunk in enumerate(selection.chunks):
-            index = int(source_of(chunk).id)
-            score = known[row] if known else None
-            score = 1 / (row + 1) if score is None else float(score)
-            scores[index] = max(score, scores.get(index, score))
-            chosen[index] = f"{chosen[index]}\n{chunk.text}" if index in chosen else chunk.text
-        usage = {"total_tokens": selection.cost_tokens}
-        return scores, chosen, {"model": selection.method, "usage": usage, "selection": selection.summary()}
+    def _selected(self, query: str, given: Sequence[Candidate], **choice: Any) -> dict[str, Any]:
+        """Return what is selected of all that is given, each with its score, and how it was selected."""
+        texts = [one for one in given if one.chunk.text.strip()]
+        selection = self.select(query, texts, **choice, default_unit="passage")
+        parts: dict[str, list[tuple[float, str]]] = {}
+        for rank, row in enumerate(selection.pop("chunks"), 1):
+            known = (row["value"], row["similarity"], 1 / rank)
+            score = next(one for one in known if one is not None)
+            parts.setdefault(texts[row["index"]].chunk.id, []).append((score, row["text"]))
+        results = [
+            _result(index, max(score for score, _ in of_one), "\n".join(text for _, text in of_one))
+            for index, of_one in parts.items()
+        ]
+        del selection["text"]
+        usage = {"total_tokens": selection["cost_tokens"]}
+        return {"results": results, "model": selection["method"], "usage": usage, "selection": selection}
 
     def chosen(
         self,
@@ -166,12 +159,17 @@ class Service:
         else:
             vector = vectors_by(self._embedder, [query], query=True)[0]
             candidates = self.index.retrieve(query, vector, self.num_candidates, "hybrid")
-        budget = self.budget if budget_tokens is None else budget_tokens
-        check_budget(budget)
+        budget = self.checked_budget(budget_tokens)
         named = self.method if method is None else str(check_untrusted(SELECTORS, method, "the request"))
         selector = self._selector(named, unit, default_unit)
         offered = with_missing_cosines(query, candidates, budget, selector)
         return candidates, selector.select(query, offered, budget)
+
+    def checked_budget(self, budget_tokens: int | None) -> int:
+        """Return a request's budget, or the server's if it has none."""
+        budget = self.budget if budget_tokens is None else budget_tokens
+        check_budget(budget)
+        return budget
 
     def _new_selector(self, method: str, unit: str | None, default_unit: str | None) -> Selector:
         defaults = {"tokenizer": self.tokens, **({} if default_unit is None else {"unit": default_unit})}
@@ -190,3 +188,7 @@ def _text_of(document: object) -> str:
     if not isinstance(text, str):
         raise InputError(f"document {document!r:.80} has no text; send strings or objects with a 'text'")
     return text
+
+
+def _result(index: str, score: float, text: str) -> dict[str, Any]:
+    return {"index": int(index), "relevance_score": float(score), "document": {"text": text}}

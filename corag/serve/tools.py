@@ -18,7 +18,6 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import ValidationError
 
 import corag
-from common.checks import check_budget
 from corag.budget import choose_within
 from corag.errors import CoragError, InputError
 from corag.memory import LRU
@@ -58,14 +57,17 @@ class Replies:
             texts: The texts to choose from; leave them out to choose from the server's index.
             budget_tokens: The most tokens of the reply.
         """
-        budget = self._budget(budget_tokens)
-        cited = texts is None  # texts of the caller have no source but the caller
+        budget = self._service.checked_budget(budget_tokens)
+
+        def shown(chunk: Chunk, text: str, joint: str) -> str:
+            # Texts of the caller have no source but the caller.
+            return f"[{self._id_of(chunk)}] {f'{citation(chunk)}{joint}' if texts is None else ''}{text}"
 
         def chosen(left: int) -> tuple[Sequence[Candidate], Selection, str]:
             candidates, selection = self._service.chosen(question, texts, left)
             parts = chosen_parts(selection.chunks) if selection.spans else []
-            shown = (self._head(part.chunk, "\n" if cited else "") + part.text for part in parts)
-            return candidates, selection, SEPARATOR.join(shown) or selection.text
+            reply = SEPARATOR.join(shown(part.chunk, part.text, "\n") for part in parts)
+            return candidates, selection, reply or selection.text
 
         for share in (budget - budget // STUB_SHARE, budget):
             found = choose_within(share, chosen, lambda one: self._count(one[2]))
@@ -75,9 +77,13 @@ class Replies:
             raise InputError(f"budget_tokens is {budget}, too few for a text and its id; give more")
         candidates, selection, reply = found
         reply = reply or f"Nothing chosen: {selection.trace.reason}"
-        shown = {self._id_of(source_of(chunk)) for chunk in selection.chunks}
+        chosen_ids = {self._id_of(source_of(chunk)) for chunk in selection.chunks}
         others = {self._id_of(one.chunk): one.chunk for one in candidates if one.chunk.text.strip()}
-        stubs = [self._stub(chunk, cited=cited) for name, chunk in others.items() if name not in shown]
+        stubs = [
+            shown(chunk, textwrap.shorten(body(chunk), STUB_CHARACTERS, placeholder=" ..."), " | ")
+            for name, chunk in others.items()
+            if name not in chosen_ids
+        ]
         # As many as fit; of those that do not, how many there are.
 
         def with_stubs(number: int) -> str:
@@ -96,7 +102,7 @@ class Replies:
             id: The id of the text.
             budget_tokens: The most tokens of the reply.
         """
-        budget = self._budget(budget_tokens)
+        budget = self._service.checked_budget(budget_tokens)
         name = id.strip().strip("[]")
         text = self._texts.get([name]).get(name)
         if text is None:
@@ -105,24 +111,11 @@ class Replies:
             raise InputError(f"budget_tokens is {budget}, too few for the text, which has {tokens}; give more")
         return text
 
-    def _head(self, chunk: Chunk, end: str) -> str:
-        """Return a text's id and, before an `end`, where it comes from."""
-        return f"[{self._id_of(chunk)}] " + (f"{citation(chunk)}{end}" if end else "")
-
-    def _stub(self, chunk: Chunk, *, cited: bool) -> str:
-        text = textwrap.shorten(body(chunk), STUB_CHARACTERS, placeholder=" ...")
-        return self._head(chunk, " | " if cited else "") + text
-
     def _id_of(self, chunk: Chunk) -> str:
         """Return the id by which `fetch` finds a text: the same text has the same one in every session."""
         name = hashlib.sha256(chunk.text.encode("utf-8", "replace")).hexdigest()[:ID_DIGITS]
         self._texts.put({name: chunk.text})
         return name
-
-    def _budget(self, budget_tokens: int | None) -> int:
-        budget = self._service.budget if budget_tokens is None else budget_tokens
-        check_budget(budget)
-        return budget
 
     def _count(self, text: str) -> int:
         return int(token_counts(self._service.tokens, [text])[0])

@@ -79,6 +79,10 @@ def test_the_form_that_rerank_servers_share(api):
         assert api.post(path, json={"query": QUERY, "documents": TEXTS}).json()["results"] == rerank(api)["results"]
     assert rerank(api, documents=[])["results"] == [] == rerank(api, documents=[], budget_tokens=9)["results"]
     assert [one["relevance_score"] for one in rerank(api, documents=["", " "])["results"]] == [0, 0]
+    spaced = rerank(api, documents=[f"{TEXTS[1]}\n", TEXTS[1], TEXTS[0]])["results"]
+    assert [one["index"] for one in spaced] == [0, 1, 2] and spaced[0]["relevance_score"] == spaced[1][
+        "relevance_score"
+    ]
 
 
 def test_the_reply_names_what_scored(api):
