@@ -113,13 +113,21 @@ def make_api(service: Service, *, key: str | None = None, deadline: float = DEAD
     pending: set[Request] = set()
 
     async def answered(request: Request, call: Callable[[], dict[str, Any]]) -> Response:
+        """Return the answer of a call in a thread, where it stops if the client disconnects, or after the deadline."""
         if len(pending) >= MAX_PENDING:
             raise HTTPException(503, "the server is busy; try again", {"Retry-After": "1"})
         pending.add(request)
         try:
-            return await _stoppable(request, lambda: _json(call()), limiter, deadline)
+            with anyio.move_on_after(deadline) as scope:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(_cancel_on_disconnect, request, scope)
+                    response = await anyio.to_thread.run_sync(_answer_of, call, limiter=limiter)
+                    group.cancel_scope.cancel()
+                    return response
         finally:
             pending.remove(request)
+        remedy = "ask for less, or raise the server's --deadline"
+        raise HTTPException(504, f"the request was not done after {deadline:g} seconds; {remedy}")
 
     @app.post("/v1/rerank", dependencies=[Depends(authorize)])
     @app.post("/v2/rerank", dependencies=[Depends(authorize)], include_in_schema=False)
@@ -162,31 +170,19 @@ def _json(content: dict[str, Any], status: int = 200, headers: Any = None) -> Re
     return Response(to_json(content, allow_nan=False), status, headers, "application/json")
 
 
-async def _stoppable(
-    request: Request, call: Callable[[], Response], limiter: anyio.CapacityLimiter, deadline: float
-) -> Response:
-    """Return what a call returns from a thread, where it stops if the client disconnects, or after the deadline."""
-
-    def checked() -> Response:
+def _answer_of(call: Callable[[], dict[str, Any]]) -> Response:
+    """Return what a call returns, or the error that it raises, from a thread that can be cancelled."""
+    try:
         with checking(anyio.from_thread.check_cancelled):
-            return call()
+            return _json(call())
+    except CoragError as error:
+        return _json({"error": str(error)}, 400)
+    except Exception:
+        logger.exception("a request failed")
+        return _json({"error": "internal error; see the terminal of the server"}, 500)
 
-    async def cancel_on_disconnect() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        scope.cancel()
 
-    too_long = f"the request was not done after {deadline:g} seconds; ask for less, or raise the server's --deadline"
-    response = _json({"error": too_long}, 504)
-    with anyio.move_on_after(deadline) as scope:
-        async with anyio.create_task_group() as group:
-            group.start_soon(cancel_on_disconnect)
-            try:
-                response = await anyio.to_thread.run_sync(checked, limiter=limiter)
-            except CoragError as error:
-                response = _json({"error": str(error)}, 400)
-            except Exception:
-                logger.exception("a request failed")
-                response = _json({"error": "internal error; see the terminal of the server"}, 500)
-            group.cancel_scope.cancel()
-    return response
+async def _cancel_on_disconnect(request: Request, scope: anyio.CancelScope) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
