@@ -176,7 +176,7 @@ FILES = {
         *(lambda content: b"{}", lambda content: b"[" * 10**5, lambda content: b"\xff\xfe", nothing),
         *(having(format_version=99), having(color="red"), having(features=["color"]), having(hidden=[10**9])),
         *(having(embedder=3), having(feature_dim=1024), having(priors={})),
-        *(having(configurations=wrong) for wrong in (3, [3], [{}], ["corag("], [""])),
+        *(having(configurations=wrong) for wrong in (3, [3], [{}], ["corag("], [""], [], ["top-k"] * 2)),
     ],
     WEIGHTS: [
         *(nothing, half, lambda content: b"\xff" * 8 + content[8:], lambda content: content[:8] + b"x" * 40),
