@@ -27,7 +27,7 @@ quick: $(INSTALLED)
 full: $(INSTALLED)
 	CORAG_TESTS=full $(PYTEST)
 
-# A million selections, a hundred killed commands; it prints what it counted, and takes hours.
+# A million selections, a hundred killed commands; it takes hours.
 campaign: $(INSTALLED)
 	CORAG_TESTS=campaign $(PYTEST) --dist worksteal tests/campaign
 

@@ -79,7 +79,7 @@ def refused(mistakes, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_bad_arguments_and_parts(refused, figure, row):
+def test_bad_arguments_and_parts(refused, row):
     door, _, part = row.partition(" ")
     if door in DOORS:
         with pytest.raises(CoragError) as caught:
@@ -87,7 +87,6 @@ def test_bad_arguments_and_parts(refused, figure, row):
         assert "\n" not in str(caught.value)
     else:
         refused(row)
-    figure("bad inputs: arguments", 1)
 
 
 def line(text):
@@ -207,7 +206,7 @@ def put(file, content):
     [(file, spoil) for file, spoils in FILES.items() for spoil in spoils],
     ids=[f"{file[0]}-{number}" for file, spoils in FILES.items() for number, _ in enumerate(spoils)],
 )
-def test_bad_files(world, refused, figure, file, spoil):
+def test_bad_files(world, refused, file, spoil):
     name, arguments, named = file
     whole = (world / name).read_bytes()
     try:
@@ -215,7 +214,6 @@ def test_bad_files(world, refused, figure, file, spoil):
         assert named in refused(arguments)
     finally:
         put(world / name, whole)
-    figure("bad inputs: files", 1)
 
 
 POOL = [Candidate(Chunk(f"d{place}", text), 0.9 - place / 10) for place, text in enumerate(["A lake.", "A mill."])]
@@ -289,9 +287,8 @@ CALLS = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_bad_calls(figure, tmp_path, monkeypatch, call):
+def test_bad_calls(tmp_path, monkeypatch, call):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CoragError) as caught:
         call()
     assert "\n" not in str(caught.value)
-    figure("bad inputs: calls", 1)

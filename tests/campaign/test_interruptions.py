@@ -22,20 +22,19 @@ import yaml
 from corag.index import ChunkIndex
 from corag.index.store import all_rows
 from corag.text.data import DataFolder
-from experiments.agents.sweep import SUMMARY_FILE
 from tests.effort import CAMPAIGN
-from tests.experiments.worlds import DOCUMENTS, MANY_QUERIES, QUERIES, same, untimed, write_folder, write_labels
+from tests.experiments.worlds import DOCUMENTS, QUERIES, same, untimed, write_folder, write_labels
 from tests.processes import FAULTS, Command, run_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 TIMES, KILLS = (4, 5) if CAMPAIGN else (1, 1)
 """How often each command is begun anew, and killed each time."""
-SHORT = ("index", "label", "train agent", "tune", "evaluate", "sweep")
+SHORT = ("index", "label", "train agent", "evaluate")
 
 
 def kill_when(arguments, progress, units_done, delay_s):
-    """Run a command until it has done so many units, and a moment longer; return whether it was killed in time."""
+    """Run a command until it has done so many units, and a moment longer."""
     process = Command(*arguments)
     while progress() < units_done and process.alive():
         time.sleep(0.002)
@@ -43,7 +42,6 @@ def kill_when(arguments, progress, units_done, delay_s):
     process.send(signal.SIGKILL)
     done = process.end()
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    return done.returncode == -signal.SIGKILL
 
 
 @dataclass
@@ -104,24 +102,10 @@ def epochs_done(folder):
     return 0
 
 
-def sweep_weights(folder):
-    weights = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("model.safetensors")}
-    assert len(weights) == 6
-    return [weights, untimed(json.loads((folder / "s" / SUMMARY_FILE).read_text()))]
-
-
 def results(folder):
     rows = [untimed(json.loads(row)) for row in (folder / "r.rows.jsonl").read_text().splitlines()]
     assert len(rows) == 3 * 5
     return [rows, untimed(json.loads((folder / "r.json").read_text()))]
-
-
-def tuned(folder):
-    rows = rows_of(folder / "t" / "labels.parquet")
-    assert len({row["query"] for row in rows}) == 20 and len(rows) % 20 == 0
-    # A value that is fitted on the way is named by its folder.
-    rows = [{**row, "configuration": row["configuration"].replace(str(folder), "")} for row in rows]
-    return rows, json.loads((folder / "t" / "checkpoint" / "config.json").read_text())["fallback"]
 
 
 def references(folder):
@@ -156,27 +140,12 @@ TASKS = {
         15,
         lambda folder: [(folder / "a/adapter" / one).read_bytes() for one in ("model.safetensors", "config.json")],
     ),
-    "sweep": Task(
-        lambda inputs, folder: [
-            "sweep", "--base.labels", inputs / "labels.parquet", "--base.out", folder / "s", "--base.logger", "none",
-            "--vary", '{"training.margin": [0.5, 1.0]}', "--base.training.epochs", 4,
-            "--base.target.metric", "f1", "--quiet", "true"],
-        lambda folder: len(list(folder.glob("s/*/training.json"))),
-        6, sweep_weights, same,
-    ),
     "evaluate": Task(
         lambda inputs, folder: [
             "evaluate", "--data", inputs / "data", "--out", folder / "r.json", "--split", "train", "--budget", 64,
             "--methods", "top-k,naive(reranker=bm25),mmr", "--curves", CAMPAIGN, "--quiet"],
         lambda folder: lines_in(folder / "r.journal.jsonl") - 1,
         5, results, same,
-    ),
-    "tune": Task(
-        lambda inputs, folder: [
-            "tune", "--data", inputs / "many", "--out", folder / "t", "--quiet",
-            "--configurations", "naive(reranker=bm25), top-k(k=1)"],
-        lambda folder: lines_in(folder / "t" / "labels.journal.jsonl") - 1,
-        20, tuned,
     ),
     "references": Task(
         lambda inputs, folder: ["data", "references", "--data", inputs / "unanswered", "--out", folder / "out",
@@ -192,7 +161,6 @@ def inputs(tmp_path_factory):
     """A folder of what the commands read."""
     folder = tmp_path_factory.mktemp("inputs")
     write_folder(folder / "data")
-    write_folder(folder / "many", DOCUMENTS, MANY_QUERIES)
     # Chunks are committed by 256.
     numbers = [{"id": f"n{number}", "title": "", "text": f"Number {number}."} for number in range(1000)]
     write_folder(folder / "long", [*DOCUMENTS, *numbers])
@@ -243,7 +211,7 @@ def assert_equal(task, folder, whole):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_killed_at_random_points_a_command_ends_as_undisturbed(inputs, undisturbed, tmp_path, figure, name):
+def test_killed_at_random_points_a_command_ends_as_undisturbed(inputs, undisturbed, tmp_path, name):
     task, (whole, _) = TASKS[name], undisturbed(name)
     for number in range(TIMES):
         moments = random.Random(f"{name} {number}")
@@ -253,21 +221,20 @@ def test_killed_at_random_points_a_command_ends_as_undisturbed(inputs, undisturb
         broken = tmp_path / str(number)
         broken.mkdir()
         for moment in zip(points, delays, strict=True):
-            if kill_when(task.arguments(inputs, broken), lambda: task.progress(broken), *moment):  # noqa: B023
-                figure("kills", 1)
+            kill_when(task.arguments(inputs, broken), lambda: task.progress(broken), *moment)  # noqa: B023
         done = run_command(*task.arguments(inputs, broken))
         assert done.returncode == 0, done.stderr
         assert_equal(task, broken, whole)
 
 
-FAULTY = [*product(SHORT, (False, True))] if CAMPAIGN else [*zip(SHORT, 3 * (False, True), strict=True)]
+FAULTY = [*product(SHORT, (False, True))] if CAMPAIGN else [*zip(SHORT, 2 * (False, True), strict=True)]
 """Commands, and whether the disk stays full."""
 needs_faults = pytest.mark.skipif(FAULTS is None, reason="needs Linux and a C compiler")
 
 
 @needs_faults
 @pytest.mark.parametrize(("name", "full"), FAULTY)
-def test_a_write_that_fails_loses_nothing(inputs, undisturbed, broken_disk, tmp_path, figure, name, full):
+def test_a_write_that_fails_loses_nothing(inputs, undisturbed, broken_disk, tmp_path, name, full):
     task, (whole, calls) = TASKS[name], undisturbed(name)
     assert calls > 5
     numbers = range(1, calls + 1) if CAMPAIGN else [random.Random(f"{name} {full}").randint(1, calls)]
@@ -286,19 +253,18 @@ def test_a_write_that_fails_loses_nothing(inputs, undisturbed, broken_disk, tmp_
         elif not task.equal(task.content(folder), task.content(whole)):
             failures.append((number, "differs"))
         shutil.rmtree(folder)
-        figure("faults: a full disk" if full else "faults: one call", 1)
     assert not failures, "\n".join(map(str, failures))
 
 
 @pytest.mark.parametrize("name", SHORT if CAMPAIGN else SHORT[:3])
-def test_two_writers_at_once_give_what_one_gives(inputs, undisturbed, tmp_path, figure, name):
+def test_two_writers_at_once_give_what_one_gives(inputs, undisturbed, tmp_path, name):
     task, (whole, _) = TASKS[name], undisturbed(name)
     both = [Command(*task.arguments(inputs, tmp_path)) for _ in range(2)]
     ends = [command.end(timeout_s=600) for command in both]
     codes = sorted(end.returncode for end in ends)
     assert codes in ([0, 0], [0, 2]) and "Traceback" not in ends[0].stderr + ends[1].stderr, ends
     assert codes == [0, 0] or name not in ("index", "train agent")  # one waits for the other
-    again = run_command(*task.arguments(inputs, tmp_path))
-    assert again.returncode == 0, again.stderr
+    if codes == [0, 2]:
+        again = run_command(*task.arguments(inputs, tmp_path))
+        assert again.returncode == 0, again.stderr
     assert_equal(task, tmp_path, whole)
-    figure("faults: two writers", 1)

@@ -68,7 +68,7 @@ WORLDS = {
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_a_mutant_is_refused_in_one_line_or_read_as_it_was(world, figure, name):
+def test_a_mutant_is_refused_in_one_line_or_read_as_it_was(world, name):
     read, *numbers = WORLDS[name]
     expected, wrong = read(world), []
     files = sorted(path for path in (world / name).rglob("*") if path.is_file()) or [world / name]
@@ -87,5 +87,4 @@ def test_a_mutant_is_refused_in_one_line_or_read_as_it_was(world, figure, name):
         file.write_bytes(content)
         if outcome[0].isupper():
             wrong.append(f"{number}: {file.relative_to(world)}: {outcome}")
-        figure(f"mutants of {name}: {outcome.split(' ')[0] if outcome[0].isupper() else outcome}", 1)
     assert not wrong, f"{len(wrong)}: " + "\n".join(wrong[:8])

@@ -1,6 +1,5 @@
-"""One part used by several threads and tasks at once gives what it gives one by one."""
+"""One part used by several threads at once gives what it gives one by one."""
 
-import asyncio
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from tests.fakes import essence
 
 pytestmark = pytest.mark.slow
 
-NUM_THREADS, NUM_TASKS = (8, 50) if CAMPAIGN else (4, 12)
+NUM_THREADS, NUM_CALLS = (8, 50) if CAMPAIGN else (4, 12)
 ROUNDS = 20 if CAMPAIGN else 1
 QUESTIONS = [query["question"] for query in ASKED]
 
@@ -28,15 +27,6 @@ def together(calls):
     ready = threading.Barrier(NUM_THREADS)
     with ThreadPoolExecutor(NUM_THREADS, initializer=ready.wait) as pool:
         return list(pool.map(lambda call: call(), calls))
-
-
-def as_tasks(calls):
-    """Return what tasks return that ask at once."""
-
-    async def all_at_once():
-        return await asyncio.gather(*(call() for call in calls))
-
-    return asyncio.run(all_at_once())
 
 
 def outcome(call):
@@ -65,37 +55,26 @@ def drawn(name):
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_a_selector(name, figure):
+def test_a_selector(name):
     selector, few = drawn(name)
-    inputs = (few * NUM_TASKS)[:NUM_TASKS]
+    inputs = (few * NUM_CALLS)[:NUM_CALLS]
     alone = [outcome(lambda given=given: selector.select(*given)) for given in few]
-    expected = (alone * NUM_TASKS)[:NUM_TASKS]
+    expected = (alone * NUM_CALLS)[:NUM_CALLS]
     for _ in range(ROUNDS):
         calls = [lambda given=given: outcome(lambda: selector.select(*given)) for given in inputs]
         assert together(calls) == expected
 
-        async def one(given):
-            try:
-                return essence(await selector.aselect(*given))
-            except CoragError as error:
-                return str(error)
-
-        assert as_tasks([lambda given=given: one(given) for given in inputs]) == expected
-        figure("selections of threads and tasks", 2 * len(inputs))
-
 
 @pytest.mark.parametrize("spelling", ["corag", "crag"])
-def test_selectors_with_the_shipped_parts(spelling, figure):
+def test_selectors_with_the_shipped_parts(spelling):
     # Built anew, so that models and caches are first used by all threads at once.
     texts = [f"{document['title']}\n{document['text']}" for document in DOCUMENTS[:9]]
     pool = corag.candidates.with_cosines("Varn", corag.candidates.as_candidates(texts), corag.embedder())
-    questions = (QUESTIONS * 5)[:NUM_TASKS]
+    questions = (QUESTIONS * 5)[:NUM_CALLS]
     selector = corag.selector(spelling)
     found = together([lambda question=question: selector.select(question, pool, 80) for question in questions])
-    tasks = as_tasks([lambda question=question: selector.aselect(question, pool, 80) for question in questions])
     by_itself = corag.selector(spelling)
     alone = {question: by_itself.select(question, pool, 80) for question in dict.fromkeys(questions)}
-    for question, *others in zip(questions, found, tasks, strict=True):
-        assert [one.ids for one in others] == [alone[question].ids] * 2
-        assert [one.value for one in others] == [pytest.approx(alone[question].value, abs=1e-5)] * 2
-    figure("selections of threads and tasks", 2 * len(questions))
+    for question, one in zip(questions, found, strict=True):
+        assert one.ids == alone[question].ids
+        assert one.value == pytest.approx(alone[question].value, abs=1e-5)
