@@ -1,48 +1,13 @@
 """The budget of a prompt: what is left for the context, and that no prompt exceeds it."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import corag
-from corag import Candidate, Chunk, PromptedReader
+from corag import PromptedReader
 from corag.budget import Budget, Counts, reader_and_tokens
 from corag.errors import InputError
-from tests.corag.text.tokens.worlds import AWKWARD, ChatReader, language_models
-
-COUNTERS = {**language_models(), **{name: corag.tokens(name) for name in ("minilm", "estimate")}}
-SELECTORS = ["top-k", "full", "corag(agent=none, reranker=bm25)", "top-tokens", "mmr"]
-
-
-def pool(texts: list[str]) -> list[Candidate]:
-    distinct = list(dict.fromkeys(texts))
-    return [Candidate(Chunk(str(place), text), 1 - place / 100) for place, text in enumerate(distinct)]
-
-
-@pytest.mark.parametrize("counter", COUNTERS.values(), ids=COUNTERS.keys())
-@given(
-    texts=st.lists(AWKWARD, min_size=1, max_size=6),
-    extra=st.integers(1, 400),
-    of=st.sampled_from(["prompt", "context"]),
-    selector=st.sampled_from(SELECTORS),
-)
-@settings(max_examples=15)
-def test_no_prompt_that_is_sent_exceeds_the_budget(counter, texts, extra, of, selector):
-    reader = ChatReader(counter)
-    around = reader.prompt_tokens("so?")
-    budget = Budget(around + extra if of == "prompt" else extra, reader, of)
-    try:
-        selection = budget.select(corag.selector(selector, tokenizer=counter), "so?", pool(texts))
-    except InputError as error:
-        assert "leaves no room" in str(error)
-        return
-    reader.answer("so?", selection.text)
-    [sent] = reader.sent
-    tokens = int(counter.count([sent])[0])
-    if of == "prompt":
-        assert tokens <= budget.tokens
-    else:
-        assert selection.cost_tokens <= budget.tokens
+from tests.corag.text.tokens.worlds import ChatReader, byte_level
+from tests.fakes import offer
 
 
 def test_the_prompt_is_paid_out_of_the_budget_unless_it_is_for_the_context():
@@ -61,9 +26,9 @@ def test_the_prompt_is_paid_out_of_the_budget_unless_it_is_for_the_context():
 
 def test_a_prompt_that_leaves_the_window_no_room_for_the_answer_is_an_error_before_it_is_sent():
     reader = ChatReader(corag.tokens("minilm"), window_tokens=60, max_answer_tokens=20)
-    texts = pool(["The river flows through ten countries of Europe.", "It is long."])
+    texts = offer("The river flows through ten countries of Europe.", "It is long.")
     selector = corag.selector("full", tokenizer=reader.tokens)
-    [fits] = [Budget(40, reader).select(selector, "so?", texts)]
+    fits = Budget(40, reader).select(selector, "so?", texts)
     assert reader.prompt_tokens("so?", fits.text) + 20 <= 60
     with pytest.raises(InputError, match="at most 40"):
         Budget(200, reader, "context").select(selector, "so?", texts)
@@ -75,8 +40,8 @@ def test_a_prompt_that_leaves_the_window_no_room_for_the_answer_is_an_error_befo
     [
         ({"budget_for": "context"}, ("context", "minilm", True)),
         ({"tokenizer": "estimate"}, ("prompt", "estimate", False)),
-        ({"reader": ChatReader(COUNTERS["byte-level"])}, ("prompt", "byte-level", True)),
-        ({"reader": ChatReader(COUNTERS["byte-level"]), "tokenizer": "minilm"}, ("prompt", "minilm", False)),
+        ({"reader": ChatReader(byte_level())}, ("prompt", "byte-level", True)),
+        ({"reader": ChatReader(byte_level()), "tokenizer": "minilm"}, ("prompt", "minilm", False)),
     ],
 )
 def test_a_reply_says_what_its_prompt_cost_and_whether_that_is_exact(settings, counts):

@@ -12,12 +12,11 @@ CODE = """
 import faulthandler, multiprocessing, os, sys, threading
 import corag
 
-method = sys.argv[1]
 texts = [f"Valve {n} opens tank {3 * n} when the lever is down. It is red." for n in range(12)]
 
 
 def select(tag):
-    return corag.select("When does valve 7 open?", [f"{text} {tag}" for text in texts], 64, method=method).text
+    return corag.select("When does valve 7 open?", [f"{text} {tag}" for text in texts], 64).text
 
 
 def child(tag):
@@ -69,8 +68,8 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), lock.acquire(timeout=1))
 """
 
 
-def printed(code, *arguments):
-    command = [sys.executable, "-c", code, *arguments]
+def printed(code):
+    command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=250)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.strip()
@@ -82,6 +81,5 @@ def test_a_fork_waits_for_locks_and_for_work():
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("method", ["corag", "naive(reranker=bm25, unit=sentence)"])
-def test_children_of_a_process_whose_threads_select(method):
-    assert printed(CODE, method) == "[0, 0, 0]"
+def test_children_of_a_process_whose_threads_select():
+    assert printed(CODE) == "[0, 0, 0]"

@@ -40,6 +40,7 @@ assert state() == before
 """
 EVERY_MODULE = """
 import importlib, pkgutil
+import search, agent, corag
 WITH_FRAMEWORKS = ("llama_index", "langchain", "haystack")
 for module in pkgutil.walk_packages(corag.__path__, "corag."):
     if module.name == "corag.models.network":
@@ -55,19 +56,11 @@ agent.ConfigurationAgent(agent.AgentConfig(("top-k",), "top-k")).predict([])
 """
 
 
-def run(code):
+@pytest.mark.slow
+def test_importing_and_predicting_do_nothing():
+    code = WATCH + EVERY_MODULE + PREDICT + JUDGE.format(heavy=HEAVY)
     done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "imports",
-    ["import search, agent, corag", "import corag" + EVERY_MODULE, PREDICT],
-    ids=["packages", "every module of corag", "a prediction"],
-)
-def test_importing_does_nothing(imports):
-    run(WATCH + imports + JUDGE.format(heavy=HEAVY))
 
 
 NOT_ASKED = {

@@ -4,8 +4,6 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import corag
 from corag.candidates import as_candidates
@@ -101,13 +99,6 @@ def test_the_embedder_of_a_selector_embeds_each_text_once(method):
     corag.select(QUERY, TEXTS, 8, method=method, embedder=embedder)
     assert sorted(set(embedder.embedded)) == sorted(embedder.embedded)
     assert {QUERY, *TEXTS} <= {*embedder.embedded}
-
-
-@given(st.text(st.characters(categories=["Cs"]), min_size=1), st.text(), st.sampled_from(["none", "full", "corag"]))
-def test_lone_surrogates_are_refused_in_questions_and_texts(half, text, method):
-    for query, texts in ((f"q {half}{text}", TEXTS), ("q", [f"a {half}{text}"])):
-        with pytest.raises(InputError):
-            corag.select(query, texts, method=method)
 
 
 @pytest.mark.slow

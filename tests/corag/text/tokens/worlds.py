@@ -6,7 +6,7 @@ from functools import cache
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
-from corag.text.tokens import CallableCounter, TokenizerCounter
+from corag.text.tokens import TokenizerCounter
 from corag.types import Answer
 
 PROSE = [
@@ -81,12 +81,6 @@ def made_encoding(name="made"):
         mergeable_ranks={piece: rank for rank, piece in enumerate(pieces)},
         special_tokens={CONTROL: 1000},
     )
-
-
-def language_models():
-    """Return tokenizers of the kinds that language models have."""
-    tiktoken = CallableCounter(made_encoding().encode_ordinary, name="tiktoken/made")
-    return {"byte-level": byte_level(), "by-score": by_score(), "unigram": unigram(), "tiktoken": tiktoken}
 
 
 AWKWARD = st.one_of(
