@@ -39,10 +39,15 @@ class Result:
         """Read a file of `corag evaluate --out`, and the rows beside it; `DataError` if it is anything else."""
         if not path.is_file():
             raise DataError(f"there is no file {path}; name results that `corag evaluate --out` wrote")
+        if not (of_questions := path.with_suffix(ROWS)).is_file():
+            raise DataError(
+                f"beside {path} there is no {of_questions.name} with a line for each question; copy that file, too, or "
+                "evaluate again"
+            )
         rows: dict[str, list[Row]] = {}
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            with path.with_suffix(ROWS).open(encoding="utf-8") as lines:
+            with of_questions.open(encoding="utf-8") as lines:
                 for row in map(json.loads, lines):
                     rows.setdefault(row.pop("method"), []).append(row)
             result = cls(record, rows)

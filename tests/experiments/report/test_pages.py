@@ -209,3 +209,6 @@ def test_what_is_no_result_or_has_other_rows_is_refused(tmp_path, content, rows)
     path.write_text(json.dumps(result_of(methods=("corag",))))
     path.with_suffix(".rows.jsonl").write_text(ROWS * 7)
     assert Result.read(path).questions == 7
+    path.with_suffix(".rows.jsonl").unlink()
+    with pytest.raises(DataError, match=r"no result\.rows\.jsonl"):
+        Result.read(path)
