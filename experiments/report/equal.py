@@ -112,11 +112,10 @@ def needs_table(kinds: Mapping[str, Curves], ours: str, others: Mapping[str, str
         [f"{budget:,}, {sort}" if sort else f"{budget:,}", *(of.get(method, "-") for method in others)]
         for (budget, sort), of in sorted(lines.items(), key=lambda item: item[0][0])
     ]
-    note = (
-        f"Tokens of the other, and those in which {ours} holds as much, with the 95% interval over documents; a dash "
-        "where it holds more at its smallest budget."
-    )
-    return Table(["budget", *others.values()], rows, note=note)
+    note = f"Tokens of the other, and those in which {ours} holds as much, with the 95% interval over documents"
+    if any("-" in row for row in rows):
+        note += "; a dash where it holds more at its smallest budget"
+    return Table(["budget", *others.values()], rows, note=f"{note}.")
 
 
 def points_of(found: Curves, method: str) -> FloatArray:
