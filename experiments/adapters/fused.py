@@ -25,14 +25,13 @@ from corag.registry import EMBEDDERS, RERANKERS
 from corag.rerankers.fused import FORM, LATE, NAME, WORDS, Fused, FusedWeights, features, sentence_features
 from corag.text.data import Query, is_evidence
 from corag.text.documents import Document
-from corag.text.support import support_recall
 from corag.text.units import SENTENCE, ranges_of, source_of, units
 from corag.types import Chunk, FloatArray
 from experiments.adapters.config import FusedTraining
 from experiments.adapters.training import Fit, Learned, facts_table, fit_line, train_once
 from experiments.data.pools import shared_encoder
 from experiments.evaluation.metrics import answer_recall
-from experiments.evaluation.outcome import Support, contains_answer
+from experiments.evaluation.support import Support, contains_answer, support_recall
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import SourceQuestions, read_sources
 from experiments.run.journal import fingerprint

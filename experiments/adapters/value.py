@@ -50,13 +50,13 @@ from corag.rerankers.evidence.signals import SINGLES, PassageReader, Signals, re
 from corag.selectors.problem import SelectionProblem, cut_problem
 from corag.text.data import Query, is_evidence
 from corag.text.documents import Document
-from corag.text.support import supporting_spans
 from corag.text.units import source_of, unit_size
 from corag.types import Candidate, Chunk, FloatArray, Order
 from experiments.adapters.config import ValueTraining
 from experiments.adapters.training import Fit, Learned, calibration_error, facts_table, fit_line, train_once
 from experiments.data.pools import shared_encoder
 from experiments.data.splits import HELD_OUT, hash_fraction, held_out, questions_of
+from experiments.evaluation.support import supporting_spans
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import read_sources
 from experiments.run.journal import fingerprint

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from corag.budget import Budget
-from corag.text.data import Query, passage_at, passage_of
-from corag.text.documents import SEPARATOR, Document, with_title
-from corag.text.support import SupportingSpan, answer_spans, findable, support_recall, supporting_spans
-from corag.text.units import Range, ranges_of, source_of
+from corag.text.data import Query
+from corag.text.documents import SEPARATOR
+from corag.text.units import ranges_of, source_of
 from corag.types import Chunk, Embedder, Selection, TokenCounter
 from experiments.evaluation.metrics import (
     answer_figures,
@@ -20,45 +19,10 @@ from experiments.evaluation.metrics import (
     context_recall,
     evidence_figures,
     evidence_ranks,
-    normalize_answer,
     redundancy,
     substring_match,
 )
-
-
-@dataclass(frozen=True)
-class Support:
-    """A question's evidence below the passage.
-
-    Attributes:
-        spans: Its supporting sentences.
-        answers: Answers that a context can hold; none if the gold passages hold none of them, or if the data says that
-            the question has none (`answerable: false`).
-        ranges: Characters of its gold, whole passages included; none if no gold is a span, or some is not in the
-            corpus.
-    """
-
-    spans: tuple[SupportingSpan, ...] = ()
-    answers: tuple[str, ...] = ()
-    ranges: tuple[Range, ...] = ()
-
-    @classmethod
-    def of(cls, query: Query, documents: Mapping[str, Document]) -> Support:
-        """Return the support of a question, given the corpus."""
-        answers = tuple(findable(query.answers)) if query.extra.get("answerable", True) else ()
-        gold = [documents[name] for entry in query.gold if (name := passage_of(entry, documents)) is not None]
-        literal = not gold or any(contains_answer(with_title(one.title, one.text), answers) for one in gold)
-        chunks = [passage_at(entry, documents) for entry in query.gold]
-        ranges: list[Range] = []
-        if None not in chunks and not all(entry in documents for entry in query.gold):
-            ranges = [found for chunk in chunks if chunk is not None for found in ranges_of(chunk) or ()]
-        return cls(supporting_spans(query, documents), answers if literal else (), tuple(ranges))
-
-
-def contains_answer(text: str, answers: Sequence[str]) -> bool:
-    """Return whether a text holds one of the answers between word borders, both normalised as in SQuAD."""
-    normalized = normalize_answer(text)
-    return any(answer_spans(normalize_answer(answer), normalized) for answer in answers)
+from experiments.evaluation.support import Support, contains_answer, support_recall
 
 
 @dataclass(frozen=True)
@@ -79,7 +43,7 @@ class Outcome:
     budget: Budget
     tokens: TokenCounter
     embedder: Embedder
-    support: Support = Support()
+    support: Support = field(default_factory=Support)
     answer: str | None = None
     original_answer: str | None = None
     served_tokens: int | None = None

@@ -13,12 +13,13 @@ from corag.text.units import units
 from corag.types import Chunk, Selection
 from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.outcome import Outcome, Support
+from experiments.evaluation.outcome import Outcome
+from experiments.evaluation.support import Support
 from experiments.report.comparison import results_page
 from experiments.report.difference import RESAMPLES, paired_difference
 from experiments.report.measures import MEASURES, Measure, measured, summaries
 from experiments.report.results import Result
-from tests.corag.text.test_support import DOCUMENTS, LAKE, MILL, query
+from tests.experiments.evaluation.test_support import DOCUMENTS, LAKE, MILL, query
 
 RANKING = [Chunk("a", "one two three four"), Chunk("b", "five six"), Chunk("c", "seven")]
 

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from corag.text.data import Query, passage_at, passage_of
-from corag.text.documents import Document
-from corag.text.units import Span, sentences_of
+from corag.text.documents import Document, with_title
+from corag.text.units import Range, Span, ranges_of, sentences_of
 from corag.text.words import UNSPACED
 from corag.types import Chunk
+from experiments.evaluation.metrics import normalize_answer
 
 Known = Literal["fact", "offset", "answer"]
 
@@ -58,18 +59,45 @@ class SupportingSpan:
         return 2 * (min(end, self.end) - max(start, self.start)) >= self.end - self.start
 
 
+@dataclass(frozen=True)
+class Support:
+    """A question's evidence below the passage.
+
+    Attributes:
+        spans: Its supporting sentences.
+        answers: Answers that a context can hold; none if the gold passages hold none of them, or if the data says that
+            the question has none (`answerable: false`).
+        ranges: Characters of its gold, whole passages included; none if no gold is a span, or some is not in the
+            corpus.
+    """
+
+    spans: tuple[SupportingSpan, ...] = ()
+    answers: tuple[str, ...] = ()
+    ranges: tuple[Range, ...] = ()
+
+    @classmethod
+    def of(cls, query: Query, documents: Mapping[str, Document]) -> Support:
+        """Return the support of a question, given the corpus."""
+        answers = tuple(_findable(query)) if query.extra.get("answerable", True) else ()
+        gold = _gold(query, documents)
+        literal = not gold or any(contains_answer(with_title(one.title, one.text), answers) for one in gold)
+        chunks = [passage_at(entry, documents) for entry in query.gold]
+        ranges: list[Range] = []
+        if None not in chunks and not all(entry in documents for entry in query.gold):
+            ranges = [found for chunk in chunks if chunk is not None for found in ranges_of(chunk) or ()]
+        return cls(supporting_spans(query, documents), answers if literal else (), tuple(ranges))
+
+
 def supporting_spans(query: Query, documents: Mapping[str, Document]) -> tuple[SupportingSpan, ...]:
     """Return the sentences that support a question's answers; none if nothing is known.
 
     Facts by number count sentences as their authors cut them. They are left out if a passage is cut otherwise here,
     which shows in that it has too few sentences, or that an answer is in the gold passages but in none of these.
     """
-    names = (passage_of(entry, documents) for entry in query.gold)
-    gold = [documents[name] for name in dict.fromkeys(names) if name is not None]
-    answers = findable(query.answers)
+    gold, answers = _gold(query, documents), _findable(query)
     return (
         _spans(query, documents)
-        or _facts(query, documents, gold)
+        or _facts(query, documents, gold, answers)
         or _containing(gold, query.extra.get("supporting_sentences"), "fact")
         or _offsets(query, gold)
         or _containing(gold, answers, "answer")
@@ -108,9 +136,21 @@ def answer_spans(answer: str, text: str) -> list[Span]:
     return exact or [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
 
 
-def findable(answers: Iterable[str]) -> list[str]:
+def contains_answer(text: str, answers: Sequence[str]) -> bool:
+    """Return whether a text holds one of the answers between word borders, both normalised as in SQuAD."""
+    normalized = normalize_answer(text)
+    return any(answer_spans(normalize_answer(answer), normalized) for answer in answers)
+
+
+def _gold(query: Query, documents: Mapping[str, Document]) -> list[Document]:
+    """Return the gold passages that the corpus has, each once."""
+    names = (passage_of(entry, documents) for entry in query.gold)
+    return [documents[name] for name in dict.fromkeys(names) if name is not None]
+
+
+def _findable(query: Query) -> list[str]:
     """Return the answers that can be found in a text: neither empty nor one of `CHOICES`."""
-    return [answer for answer in answers if answer.strip() and answer.strip(" .").lower() not in CHOICES]
+    return [answer for answer in query.answers if answer.strip() and answer.strip(" .").lower() not in CHOICES]
 
 
 def _spans(query: Query, documents: Mapping[str, Document]) -> tuple[SupportingSpan, ...]:
@@ -122,7 +162,9 @@ def _spans(query: Query, documents: Mapping[str, Document]) -> tuple[SupportingS
     return tuple(dict.fromkeys(SupportingSpan(row["document"], row["start"], row["end"], "fact") for row in known))
 
 
-def _facts(query: Query, documents: Mapping[str, Document], gold: Sequence[Document]) -> tuple[SupportingSpan, ...]:
+def _facts(
+    query: Query, documents: Mapping[str, Document], gold: Sequence[Document], answers: Sequence[str]
+) -> tuple[SupportingSpan, ...]:
     facts = query.extra.get("supporting_facts")
     spans: list[SupportingSpan] = []
     for fact in facts if isinstance(facts, list) else ():
@@ -132,7 +174,6 @@ def _facts(query: Query, documents: Mapping[str, Document], gold: Sequence[Docum
             if not isinstance(number, int) or not 0 <= number < len(known):
                 return ()
             spans.append(SupportingSpan(str(name), *known[number], "fact"))
-    answers = findable(query.answers)
     held = [
         f"{documents[span.document].title}\n{documents[span.document].text[span.start : span.end]}" for span in spans
     ]

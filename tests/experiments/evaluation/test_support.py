@@ -4,8 +4,8 @@ import pytest
 
 from corag.text.data import Query
 from corag.text.documents import Document, passage
-from corag.text.support import support_recall, supporting_spans
 from corag.text.units import units
+from experiments.evaluation.support import support_recall, supporting_spans
 
 LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it.", "Lake Oro")
 MILL = Document("mill", "The mill stands by Lake Oro. It burnt down in 1931. Nobody knows why.", "Old mill")
