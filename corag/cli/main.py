@@ -137,8 +137,8 @@ COMMANDS = {
     ),
     "report": Command(
         "show results of evaluate together",
-        "experiments.report.run:ReportConfig",
-        "experiments.report.run:report",
+        "experiments.report.comparison:ReportConfig",
+        "experiments.report.comparison:report",
         "results out title",
         positional="results",
     ),

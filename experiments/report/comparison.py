@@ -1,11 +1,19 @@
-"""Pages of results: methods with their differences on the same questions, all measures, and quality against tokens."""
+"""Pages of results: methods with their differences on the same questions, all measures, and quality against tokens.
+
+`corag report` puts several results that `corag evaluate` wrote on one page, or into one picture.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from common.storage import write_atomically
+from corag.cli.console import say, stderr
 from corag.cli.page import Figure, Page, Section, Table
+from corag.errors import InputError
+from experiments.data.config import comma_separated
 from experiments.report.equal import HELD, Curves, needs_table, plot
 from experiments.report.equal import curves as find_curves
 from experiments.report.measures import Measure
@@ -28,6 +36,48 @@ COUNTS = {
     "queries_with_answer": "answer in context: of the {} of {} questions whose evidence holds the answer's words",
 }
 """How many questions the measures below the passage are of, if not of all."""
+ENDINGS = (".html", ".md", ".svg")
+"""Of what `corag report` writes."""
+
+
+@dataclass(frozen=True)
+class ReportConfig:
+    """Show results of `corag evaluate` together: several budgets, or several data folders, of one set of methods.
+
+    Attributes:
+        results: Result files, separated by commas; `--results` may be left out.
+        out: File to write: a page (`.html`, `.md`), or quality against tokens alone (`.svg`), of several data folders
+            their means.
+        title: Heading of the page.
+    """
+
+    results: str
+    out: str = "report.html"
+    title: str = "Methods compared"
+
+    def __post_init__(self) -> None:
+        if Path(self.out).suffix not in ENDINGS:
+            raise InputError(f"out is {self.out!r}; give it one of the endings {', '.join(ENDINGS)}")
+
+
+def report(config: ReportConfig) -> None:
+    """Write the page or the picture."""
+    sets: dict[str, list[Result]] = {}
+    for file in comma_separated(config.results):
+        result = Result.read(Path(file))
+        sets.setdefault(f"{Path(str(result.record['data'])).name}, {result.record['split']}", []).append(result)
+    if not sets:
+        raise InputError(f"--results is {config.results!r}; name files that corag evaluate --out wrote")
+    out = Path(config.out)
+    if out.suffix == ".svg":
+        if not (found := held_by(sets)):
+            raise InputError(f"--results {config.results} share no method and budget with gold or answers; give others")
+        content = plot(found)
+    else:
+        page = results_page(sets, title=config.title)
+        content = page.html() if out.suffix == ".html" else page.markdown()
+    write_atomically(out, content)
+    say(f"written to {config.out}", stderr())
 
 
 def results_page(sets: Mapping[str, Sequence[Result]], *, title: str, curves: bool = True) -> Page:
