@@ -27,8 +27,8 @@ from experiments.data.splits import HELD_OUT, default_split, document_groups, he
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import VERDICT, with_claims
 from experiments.evaluation.measure import Measuring, cold_and_warm
+from experiments.evaluation.methods import Parts, checkpoint_hash
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words, evidence_figures
-from experiments.evaluation.parts import Parts, checkpoint_hash
 from experiments.evaluation.rankings import RETRIEVER, Measures, Rankings, mean_of, ranking_of, write_runs
 from experiments.protocol.held_out import look, sealed_questions
 from experiments.report.comparison import results_page

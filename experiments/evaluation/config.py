@@ -6,16 +6,18 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from common.checks import check_budget, check_choice, check_count
-from common.configuration import split_parts
+from common.configuration import parse, split_parts
 from corag.errors import InputError
+from corag.registry import SELECTORS
 from corag.selectors.corag.agents import NO_AGENT
 from corag.text.units import unit_size
 from experiments.data.config import CandidateSettings, Part, SelectionSettings, spell_out
 from experiments.evaluation.judge import GRADE, judgements
-from experiments.evaluation.methods import check_used
 from experiments.run.track import Tracking
 
 NO_READER = "none"
+ALL = "all"
+"""Every registered selector that can run."""
 FOR_METHODS = ("reranker", "agent", "summarizer", "unit")
 """What is set for every method that takes it."""
 
@@ -129,10 +131,17 @@ class EvaluateConfig(SelectionSettings, Tracking):
             raise InputError(f"run {self.run!r} belongs to one data folder; give each of the sets its own run")
 
     def check_used(self) -> None:
-        """Raise `InputError` for a reranker, agent and the like that no method would take."""
-        nothing = {one.name: {one.default, NO_AGENT} for one in fields(self) if one.name in FOR_METHODS}
-        given = {name: value for name in FOR_METHODS if (value := getattr(self, name)) not in nothing[name]}
-        check_used(split_parts(self.methods), given)
+        """Raise `InputError` for a reranker, agent and the like that no method takes, or each has set by itself."""
+        named = [name for text in split_parts(self.methods) for name in (SELECTORS.names if text == ALL else [text])]
+        open_ = {setting for one in named for setting in set(SELECTORS.settings(one)) - parse(one).settings.keys()}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name in FOR_METHODS and value not in (one.default, NO_AGENT) and one.name not in open_:
+                takers = [name for name in SELECTORS.names if one.name in SELECTORS.settings(name)]
+                raise InputError(
+                    f"{one.name} is {value!r}, but none of the methods {', '.join(named)} takes it; leave it out, or "
+                    f"add one that does, such as {takers[0]}"
+                )
 
     @property
     def several(self) -> bool:

@@ -1,24 +1,37 @@
-"""The methods of a comparison by name, with settings of their own: `top-k(k=3)`, `car(method=dbscan)`, or `all`."""
+"""The methods of a comparison by name, with settings of their own: `top-k(k=3)`, `car(method=dbscan)`, or `all`.
+
+And what they are made of: reader, tokenizer, embedder, rerankers, shared where they may be.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Any, NamedTuple, cast
 
 import corag
 from common.configuration import Configuration, parse, split_parts
+from corag.budget import Budget, reader_and_tokens, tokens_setting
 from corag.errors import InputError, MissingExtraError
-from corag.registry import RERANKERS, SELECTORS
+from corag.models.embedders import CachedEmbedder
+from corag.models.encoders import CachedEncoder
+from corag.readers.chat import ChatReader
+from corag.readers.wrappers import CachedReader, SelfConsistentReader
+from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, SUMMARIZERS
 from corag.selectors.base import BudgetedSelector
-from corag.selectors.corag.agents import decides
+from corag.selectors.corag.agents import checkpoint_folder, decides
 from corag.selectors.corag.search import LOGITS
 from corag.selectors.problem import SelectionProblem
-from corag.types import Candidate, Reranker, Selection, Selector
+from corag.selectors.raptor.tree import tree_file
+from corag.text.data import Query
+from corag.types import Candidate, Reader, Reranker, Selection, Selector
+from experiments.data.pools import reproducible, shared_encoder
+from experiments.evaluation.config import ALL, NO_READER, EvaluateConfig
+from experiments.evaluation.judge import Judge, chats_of, judgements
+from experiments.run.journal import digest
 
-ALL = "all"
-"""Every registered selector that can run."""
 FILLING = "naive(reranker=minilm-softsim)"
 """What fills the budget."""
 
@@ -56,19 +69,6 @@ def make_methods(
                     raise
                 left_out[name] = str(error)
     return Methods(selectors, left_out)
-
-
-def check_used(methods: Iterable[str], given: Mapping[str, Any]) -> None:
-    """Raise `InputError` for a setting that is given and that no method takes, or that each has set by itself."""
-    named = [name for text in methods for name in (SELECTORS.names if text == ALL else [text])]
-    open_ = {setting for one in named for setting in set(SELECTORS.settings(one)) - parse(one).settings.keys()}
-    for name, value in given.items():
-        if name not in open_:
-            takers = [one for one in SELECTORS.names if name in SELECTORS.settings(one)]
-            raise InputError(
-                f"{name} is {value!r}, but none of the methods {', '.join(named)} takes it; leave it out, or "
-                f"add one that does, such as {takers[0]}"
-            )
 
 
 def _built(method: Configuration, offered: Mapping[str, Any], rerankers: Callable[[str], Reranker] | None) -> Selector:
@@ -137,3 +137,89 @@ def _reranker_for(method: Configuration, reranker: str) -> str:
         return reranker
     written, known = parse(reranker), RERANKERS.settings(reranker)
     return str(Configuration(written.name, {**{k: v for k, v in LOGITS.items() if k in known}, **written.settings}))
+
+
+class Parts:
+    """The parts that the config of a set of questions names.
+
+    Attributes:
+        reader: Reads each context once; None where nothing is to be read.
+        prompted: Who gets the prompts that a budget is for, or None.
+        skip_reason: Why a reader that was asked for reads nothing, or None.
+    """
+
+    def __init__(self, config: EvaluateConfig, queries: Sequence[Query]) -> None:
+        self.config = config
+        self.reader: CachedReader | None = None
+        self.prompted: Reader | None = None
+        self.skip_reason: str | None = None
+        if config.reader == NO_READER:
+            self.tokens = corag.tokens(config.tokenizer)
+            return
+        self.prompted, self.tokens = reader_and_tokens(config.reader, config.tokenizer)
+        if config.judge is not None or any(query.answers for query in queries):
+            self.reader = CachedReader(self.prompted)
+        else:
+            where = f"{config.data}, {config.split},"
+            self.skip_reason = f"no question of {where} has reference answers, so nothing is read"
+
+    def budget(self, tokens: int) -> Budget:
+        """Return a budget for prompts, or for contexts alone, as the config says."""
+        return Budget(tokens, self.prompted, self.config.budget_for)
+
+    @cached_property
+    def judge(self) -> Judge | None:
+        """The judge; `InputError` if it asks no language model, `ChatError` if its server or model is missing."""
+        name = self.config.judge
+        return None if name is None else Judge(chats_of("judge", name), judgements(self.config.judge_figures))
+
+    @property
+    def prompt_text(self) -> str | None:
+        """The text of the prompts: a file of the same name may change."""
+        if isinstance(self.prompted, SelfConsistentReader):
+            return self.prompted.identity
+        return self.prompted.template.text if isinstance(self.prompted, ChatReader) else None
+
+    @cached_property
+    def encoder(self) -> CachedEncoder:
+        """Encodes every passage once for pools, rerankers and embedder."""
+        return shared_encoder()
+
+    @cached_property
+    def embedder(self) -> CachedEmbedder:
+        """Embeds each text once, from the states that rerankers need, too, if it is of the same encoder."""
+        given = self.config.embedder
+        with reproducible():
+            if "encoder" in EMBEDDERS.settings(given):
+                return CachedEmbedder(EMBEDDERS.make(given, defaults={"encoder": self.encoder}))
+            return CachedEmbedder(given)
+
+    def methods(self, methods: str | tuple[str, ...], *, shared: bool = True) -> Methods:
+        """Return methods that share rerankers, summarizer and reader; if not `shared`, the embedder alone."""
+        config = self.config
+        offered: dict[str, Any] = {
+            **tokens_setting(self.tokens),
+            "reranker": config.reranker,
+            "unit": config.unit,
+            "agent": config.agent,
+            "reader": (self.reader or self.prompted) if shared else self.prompted,
+            "summarizer": config.summarizer,
+            "embedder": self.embedder,
+            "tree": config.index if config.index is not None and tree_file(config.index) is not None else None,
+        }
+        if not shared:
+            return make_methods(methods, offered)
+        known = {"tokenizer": offered.get("tokenizer"), "encoder": self.encoder}
+        offered["summarizer"] = SUMMARIZERS.make(config.summarizer, defaults=known)
+        with reproducible():
+            return make_methods(methods, offered, self._reranker)
+
+    @cached_property
+    def _reranker(self) -> Callable[[str], Reranker]:
+        """Returns the one reranker of a name."""
+        return cache(lambda name: RERANKERS.make(name, defaults={"encoder": self.encoder}))
+
+
+def checkpoint_hash(agent: str) -> list[str]:
+    """Return hashes of a checkpoint's files: a new training may have written to the same folder."""
+    return [digest(file) for file in sorted(checkpoint_folder(agent).glob("*")) if file.is_file()]

@@ -24,8 +24,7 @@ from corag.types import Candidate, Selector
 from experiments.data.pools import content_hash
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.measure import Measuring
-from experiments.evaluation.methods import with_shared_problem
-from experiments.evaluation.parts import Parts
+from experiments.evaluation.methods import Parts, with_shared_problem
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import SourceQuestions, read_sources
 from experiments.labels.table import FIGURES, read_metadata, write_labels
