@@ -24,12 +24,12 @@ from corag.text.data import NO_SPLIT, DataFolder
 from experiments.data.config import comma_separated
 from experiments.data.pools import Pool, content_hash, open_pool, pool_name, sample_questions
 from experiments.data.splits import HELD_OUT, default_split, document_groups, held_out, questions_of
+from experiments.data.trec import RETRIEVER, Measures, Rankings, mean_of, ranking_of, write_runs
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import VERDICT, with_claims
 from experiments.evaluation.measure import Measuring, cold_and_warm
 from experiments.evaluation.methods import Parts, checkpoint_hash
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words, evidence_figures
-from experiments.evaluation.rankings import RETRIEVER, Measures, Rankings, mean_of, ranking_of, write_runs
 from experiments.protocol.held_out import look, sealed_questions
 from experiments.report.comparison import results_page
 from experiments.report.measures import OF_ANSWERS, OF_TIME, Row, summaries

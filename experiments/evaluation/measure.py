@@ -14,10 +14,10 @@ from corag.memory import clear_caches
 from corag.text.data import Query
 from corag.text.documents import Document
 from corag.types import Answer, Candidate, Selection, Selector
+from experiments.data.trec import ranking_of
 from experiments.evaluation.judge import JudgedAnswer, claim_of
 from experiments.evaluation.methods import Parts, SharedProblem
 from experiments.evaluation.outcome import Outcome
-from experiments.evaluation.rankings import ranking_of
 from experiments.evaluation.support import Support
 from experiments.report.measures import measured
 

@@ -6,10 +6,9 @@ import ir_measures
 import pytest
 
 from corag.types import Chunk
-from experiments.data.trec import run_lines
+from experiments.data.trec import ranking_of, run_lines
 from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.rankings import ranking_of
 from experiments.report.comparison import results_page
 from tests.corag.text.test_data import HEADING, write_beir
 from tests.experiments.worlds import DOCUMENTS, QUERIES, rows_of
