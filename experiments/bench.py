@@ -183,7 +183,7 @@ def measure_selection(config: BenchConfig) -> Rows:
         # The first round loads and compiles, and does not count.
         of_cosine, cold, warm = 1e3 * times[1:].reshape(-1, 3).T
         clear_caches()
-        together, _ = config.timed(partial(_all, selector.select_each, asked, config.budget))
+        together, _ = config.timed(partial(list, selector.select_each(asked, config.budget)))
         rows.append(
             {
                 "setting": method,
@@ -196,11 +196,6 @@ def measure_selection(config: BenchConfig) -> Rows:
             }
         )
     return rows
-
-
-def _all(select_each: Callable[..., Iterator[Any]], *settings: Any) -> None:
-    for _ in select_each(*settings):
-        pass
 
 
 # A device.

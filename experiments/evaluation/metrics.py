@@ -160,14 +160,13 @@ def substring_match(answer: str, references: Sequence[str]) -> float:
     return float(any(f" {reference} " in padded for reference in normalized if reference))
 
 
-def evidence_ranks(ranking: Sequence[Chunk], gold: Sequence[str]) -> list[int] | None:
-    """Return the index of the first chunk that holds each piece of evidence, ascending; None if some is in none.
+def true_k(ranking: Sequence[Chunk], gold: Sequence[str]) -> int | None:
+    """Return the smallest k whose first k chunks hold every piece of evidence; None if some is in none.
 
-    The largest index + 1 is the true k of Adaptive-k (section 5.5), the smallest k whose first k chunks hold all
-    evidence; the public code takes the index itself for that number.
+    It is the true k of Adaptive-k (section 5.5); the public code takes the index of the last of these chunks for it.
     """
     found = [next((row for row, chunk in enumerate(ranking) if is_evidence(chunk, entry)), None) for entry in gold]
-    return None if not found or None in found else sorted({row for row in found if row is not None})
+    return None if not found or None in found else 1 + max(row for row in found if row is not None)
 
 
 def answer_similarity(answer: str, other: str, embedder: Embedder) -> float:

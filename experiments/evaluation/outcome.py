@@ -18,9 +18,9 @@ from experiments.evaluation.metrics import (
     character_figures,
     context_recall,
     evidence_figures,
-    evidence_ranks,
     redundancy,
     substring_match,
+    true_k,
 )
 from experiments.evaluation.support import Support, contains_answer, support_recall
 
@@ -106,8 +106,7 @@ class Outcome:
     @property
     def true_k(self) -> int | None:
         """Candidates down to the last piece of evidence."""
-        found = evidence_ranks(self.ranking, self.query.gold)
-        return None if found is None else found[-1] + 1
+        return true_k(self.ranking, self.query.gold)
 
     @property
     def diff_k(self) -> int | None:

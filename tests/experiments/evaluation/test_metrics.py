@@ -17,12 +17,12 @@ from experiments.evaluation.metrics import (
     character_figures,
     context_recall,
     evidence_figures,
-    evidence_ranks,
     exact_match,
     f1,
     normalize_answer,
     redundancy,
     substring_match,
+    true_k,
 )
 from tests.fakes import AxisEmbedder, HashEmbedder
 
@@ -141,10 +141,10 @@ def test_context_recall_is_the_mean_of_what_is_known():
 
 def test_the_depth_of_the_evidence():
     ranking = [chunk("a", 0, 50), chunk("b", 0, 50), chunk("a", 50, 100), Chunk("c", "text")]
-    assert evidence_ranks(ranking, ["c", "a"]) == [0, 3]
-    assert evidence_ranks(ranking, ["a#60-90", "b#10-20"]) == [1, 2]
-    assert evidence_ranks(ranking, ["a#40-60"]) == [0]  # half of it
-    assert evidence_ranks(ranking, ["a", "d"]) is None
+    assert true_k(ranking, ["c", "a"]) == 4
+    assert true_k(ranking, ["a#60-90", "b#10-20"]) == 3
+    assert true_k(ranking, ["a#40-60"]) == 1  # half of it
+    assert true_k(ranking, ["a", "d"]) is None
 
 
 def test_words_of_any_script_count():
