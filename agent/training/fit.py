@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 import platform
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,18 +22,17 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.loggers.logger import DummyLogger
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from agent.checkpoint import load, model_card, save
 from agent.config import AgentConfig, TrainConfig
 from agent.predict import ConfigurationAgent
 from agent.training.data import TrainingTable
-from agent.training.lightning import kept_in, quiet_trainer, quiet_training, resume
+from agent.training.lightning import LAST, kept_in, state_in, train_module
 from agent.training.module import AgentModule
 from common.errors import InputError, ModelError
-from common.storage import folder_lock, write_atomically
+from common.storage import write_atomically
 
-CHECKPOINT_DIR, RECORD_FILE, EPOCHS_DIR = "checkpoint", "training.json", "epochs"
+CHECKPOINT_DIR, RECORD_FILE = "checkpoint", "training.json"
 RANK = "rank"
 """The figure by which Lightning tells the best epoch."""
 
@@ -106,26 +104,20 @@ def fit(
     tables = [table.digest() for table in (train, val) if table is not None]
     parts = json.dumps([tables, config.to_dict(), dataclasses.asdict(train_config)], sort_keys=True, default=str)
     fingerprint = hashlib.sha256(parts.encode()).hexdigest()
-    with folder_lock(out_dir):
+    with state_in(out_dir, fingerprint[:12]) as epochs_dir:
         if (done := _finished(out_dir, fingerprint)) is not None:
-            _remove_epochs(out_dir)  # which a kill may have left
             return done
-        epochs_dir = out_dir / f"{EPOCHS_DIR}-{fingerprint[:12]}"
         epochs_dir.mkdir(parents=True, exist_ok=True)
         module = AgentModule(config, train_config, train, val)
-        with quiet_training(1):
+        figures = _Figures(progress, train_config.epochs)
+        best = ModelCheckpoint(filename="best", monitor=RANK, **kept_in(epochs_dir))
+        lightning = train_module(
+            module, epochs_dir, device=device, epochs=train_config.epochs, hooks=[figures, best],
             # Lightning's own callbacks may insist on a logger.
-            log = (logger and logger(epochs_dir)) or DummyLogger()
-            figures = _Figures(progress, train_config.epochs)
-            validates = {"limit_val_batches": 0.0 if val is None else 1.0}
-            best = ModelCheckpoint(filename="best", monitor=RANK, **kept_in(epochs_dir))
-            own = {"logger": log, "log_every_n_steps": 1, **validates}
-            try:
-                lightning = quiet_trainer(epochs_dir, device, train_config.epochs, [figures, best], **own)
-            except (MisconfigurationException, ValueError) as error:
-                raise InputError(f"Lightning refuses device {device!r}: {error}") from error
-            last = resume(lightning, module, epochs_dir)
-        kept = last if train_config.keep == "last" else epochs_dir / "best.ckpt"
+            logger=(logger and logger(epochs_dir)) or DummyLogger(),
+            limit_val_batches=0.0 if val is None else 1.0,
+        )  # fmt: skip
+        kept = epochs_dir / (LAST if train_config.keep == "last" else "best.ckpt")
         state = torch.load(kept, map_location="cpu", weights_only=True)
         module.load_state_dict(state["state_dict"])
         agent = ConfigurationAgent(config, module.finished_weights())
@@ -137,7 +129,6 @@ def fit(
         card_facts = _facts(train, val, train_config, report) | {"trained on": name} | dict(facts or {})
         save(report.checkpoint, agent, model_card(config, card_facts))
         write_atomically(out_dir / RECORD_FILE, json.dumps(record, indent=1))
-        _remove_epochs(out_dir)
         return report
 
 
@@ -192,11 +183,6 @@ def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig,
             f"{len(shared)} questions are in both training and validation, such as {shared[0]!r}; "
             "split by question, and by document where questions share one"
         )
-
-
-def _remove_epochs(out_dir: Path) -> None:
-    for state in out_dir.glob(f"{EPOCHS_DIR}-*"):
-        shutil.rmtree(state, ignore_errors=True)
 
 
 def _finished(out_dir: Path, fingerprint: str) -> TrainReport | None:

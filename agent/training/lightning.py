@@ -1,8 +1,9 @@
-"""What trainings with Lightning share: batches, a quiet Trainer that keeps its last epoch, and going on from there."""
+"""What trainings with Lightning share: batches, and a training that says nothing and resumes after its last epoch."""
 
 from __future__ import annotations
 
 import logging
+import shutil
 import signal
 import warnings
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,14 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader
+
+from common.errors import InputError
+from common.storage import folder_lock
+
+LAST = "last.ckpt"
 
 
 def loader_of(batches: Sequence[Any]) -> DataLoader[Any]:
@@ -22,31 +30,60 @@ def loader_of(batches: Sequence[Any]) -> DataLoader[Any]:
     return DataLoader(batches, batch_size=None, generator=torch.Generator())
 
 
-def quiet_trainer(folder: Path, device: str, epochs: int, hooks: Sequence[pl.Callback], **settings: Any) -> pl.Trainer:
-    """Return Lightning's Trainer, on a device such as `cuda:1`. It keeps the last epoch in `folder`, and says nothing.
+@contextmanager
+def state_in(out: Path, work: str) -> Iterator[Path]:
+    """Yield the folder in `out` that keeps the state of an unfinished training, `epochs-<work>`, alone in `out`.
 
-    It asks the module for batches anew at every epoch. `settings` are further ones of the Trainer.
+    A block that ends well has finished the training: its state and those of others that began here are deleted.
+    """
+    with folder_lock(out):
+        yield out / f"epochs-{work}"
+        for state in out.glob("epochs-*"):
+            shutil.rmtree(state, ignore_errors=True)
+
+
+def train_module(
+    module: pl.LightningModule,
+    state: Path,
+    *,
+    device: str,
+    epochs: int,
+    hooks: Sequence[pl.Callback],
+    logger: Logger | None = None,
+    **settings: Any,
+) -> pl.Trainer:
+    """Train a module from the last whole epoch that an earlier call with the same `state` has finished.
+
+    That epoch is in the file `LAST` of this folder. What the module and its batches draw has to derive from seed, epoch
+    and step; the module is asked for batches anew at every epoch. `device` is such as `cuda:1`; `settings` are further
+    ones of Lightning's Trainer, which says nothing.
+
+    Raises:
+        InputError: Lightning refuses the device.
+        KeyboardInterrupt: It was interrupted.
     """
     kind, _, index = device.partition(":")
-    return pl.Trainer(
-        accelerator=kind,
-        devices=[int(index)] if index else 1,
-        max_epochs=epochs,
-        callbacks=[*hooks, ModelCheckpoint(filename="last", **kept_in(folder))],
-        reload_dataloaders_every_n_epochs=1,
-        num_sanity_val_steps=0,
-        default_root_dir=folder,
-        enable_model_summary=False,
-        enable_progress_bar=False,
-        **settings,
-    )
-
-
-def resume(trainer: pl.Trainer, module: pl.LightningModule, folder: Path) -> Path:
-    """Train a module from the last epoch that `folder` has, and return the file of the last one."""
-    last = folder / "last.ckpt"
-    trainer.fit(module, ckpt_path=last if last.is_file() else None, weights_only=True)
-    return last
+    last = state / LAST
+    with _quiet():
+        try:
+            trainer = pl.Trainer(
+                accelerator=kind,
+                devices=[int(index)] if index else 1,
+                max_epochs=epochs,
+                logger=logger or False,
+                callbacks=[*hooks, ModelCheckpoint(filename=last.stem, **kept_in(state))],
+                reload_dataloaders_every_n_epochs=1,
+                num_sanity_val_steps=0,
+                default_root_dir=state,
+                enable_model_summary=False,
+                enable_progress_bar=False,
+                log_every_n_steps=1,
+                **settings,
+            )
+        except (MisconfigurationException, ValueError) as error:
+            raise InputError(f"Lightning refuses device {device!r}: {error}") from error
+        trainer.fit(module, ckpt_path=last if last.is_file() else None, weights_only=True)
+    return trainer
 
 
 def kept_in(folder: Path) -> dict[str, Any]:
@@ -55,16 +92,16 @@ def kept_in(folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def quiet_training(threads: int | None) -> Iterator[None]:
+def _quiet() -> Iterator[None]:
     """Train without Lightning's notes and tips; a stopped training raises KeyboardInterrupt.
 
-    `threads` are those on a CPU, None for all. With one the bits do not depend on the number of cores, and small layers
-    gain little from more.
+    It runs in one thread on a CPU: the bits then do not depend on the number of cores, and small layers gain little
+    from more.
     """
     log, num_threads = logging.getLogger("lightning.pytorch"), torch.get_num_threads()
     level, handler = log.level, signal.getsignal(signal.SIGINT)
     try:
-        torch.set_num_threads(threads or num_threads)
+        torch.set_num_threads(1)
         log.setLevel(logging.WARNING)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)

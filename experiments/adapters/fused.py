@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from corag.text.documents import Document
 from corag.text.units import SENTENCE, ranges_of, source_of, units
 from corag.types import Chunk, FloatArray
 from experiments.adapters.config import FusedTraining
-from experiments.adapters.training import Fit, Learned, facts_table, fit_line, train_once
+from experiments.adapters.training import Learned, facts_table, fit_line, train_once
 from experiments.data.pools import shared_encoder
 from experiments.evaluation.metrics import answer_recall
 from experiments.evaluation.support import Support, contains_answer, support_recall
@@ -74,10 +73,10 @@ class FusedExample:
 def train_fused(config: FusedTraining) -> Path:
     """Train and measure a value; see `train_once`. Data with nothing to learn from is a `DataError`."""
     work = fingerprint(config.work | {"precision": resolve_device("reranker").precision})
-    return train_once(config, work, partial(_learned, config), about=ABOUT, use=f'corag.reranker("{NAME}")')
+    return train_once(config, work, lambda *_: _learned(config), about=ABOUT, use=f'corag.reranker("{NAME}")')
 
 
-def _learned(config: FusedTraining, fit: Fit) -> Learned:
+def _learned(config: FusedTraining) -> Learned:
     sources = read_sources(LabelConfig(out="", data=config.data, sources=config.sources))
     examples = described(sources, config.signals, quiet=config.quiet)
     if not any(example.gold.any() for example in examples):

@@ -1,25 +1,21 @@
-"""What trainings of shipped parts share: a fit that resumes after its last whole epoch, calibration, the card."""
+"""What trainings of shipped parts share: they are done once, logged, and described by a card; and calibration."""
 
 from __future__ import annotations
 
 import json
 import logging
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as pl
 import numpy as np
-from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import WandbLogger
 
-from agent.training.lightning import quiet_trainer, quiet_training, resume
-from common.storage import folder_lock, write_atomically
-from corag.cli.console import progress, say
+from agent.training.lightning import state_in
+from common.storage import write_atomically
+from corag.cli.console import say
 from corag.cli.page import Block, Page, Section, Table
 from corag.models.trained import Adapter, save_adapter
 from corag.types import FloatArray
@@ -49,35 +45,31 @@ class Learned:
     facts: Mapping[str, object]
 
 
-Fit = Callable[..., None]
-"""`fit` of one training, given its settings, the folder of its state, and where it logs."""
+Learn = Callable[[Path, WandbLogger | None], Learned]
+"""A training, given the folder of its state, as `agent.training.lightning.train_module` keeps it, and where it logs."""
 
 
-def train_once(config: AdapterTraining, work: str, learn: Callable[[Fit], Learned], *, about: str, use: str) -> Path:
+def train_once(config: AdapterTraining, work: str, learn: Learn, *, about: str, use: str) -> Path:
     """Return the folder of the adapter that a finished training of the same work has left, or train and save it.
 
-    `work` is a hash of everything that the weights depend on. An interrupted training resumes after the last epoch that
-    `fit` has kept. The card says what the adapter is, `about`, and has the Python that makes it, `use`. The figures are
-    in `training.json`; the training's run in W&B ends with them, and with the adapter as its model. In the end the
-    state of the training, `epochs-*`, is deleted.
+    `work` is a hash of everything that the weights depend on. The card says what the adapter is, `about`, and has the
+    Python that makes it, `use`. The figures are in `training.json`; the training's run in W&B ends with them, and with
+    the adapter as its model.
     """
     out, start = Path(config.out), time.perf_counter()
     folder = out / ADAPTER_DIR
-    with folder_lock(out):
+    with state_in(out, work) as state:
         if finished_record(out / RECORD_FILE, work) is not None and folder.is_dir():
             logger.info("%s is trained already; delete it to train again", folder)
         else:
-            state = out / f"epochs-{work}"
             with TrackedRun("train", config, out, asdict(config)) as run:
-                learned = learn(partial(fit, config, state, run.start(state)))
+                learned = learn(state, run.start(state))
                 hours = round((time.perf_counter() - start) / 3600, 2)
                 card = _card(config, learned, about, use, hours)
                 save_adapter(folder, learned.adapter, card)
                 run.log_metrics(learned.figures)
                 run.log_checkpoint(folder, {**learned.figures, "card": card})
             write_atomically(out / RECORD_FILE, json.dumps({"work": work, "figures": learned.figures}, indent=2) + "\n")
-            for state in out.glob("epochs-*"):
-                shutil.rmtree(state, ignore_errors=True)
     say(f"adapter in {folder}; its README.md has the results")
     return folder
 
@@ -107,26 +99,6 @@ def _unwrapped(text: str) -> str:
 def facts_table(facts: Mapping[str, object]) -> Table:
     """Return facts as a table of two columns."""
     return Table(("fact", "value"), [(name, str(value)) for name, value in facts.items()])
-
-
-def fit(
-    config: AdapterTraining,
-    state: Path,
-    log: WandbLogger | None,
-    module: pl.LightningModule,
-    *,
-    epochs: int,
-    device: str,
-    threads: int | None = None,
-) -> None:
-    """Train a module, from the last whole epoch that an earlier call with the same folder `state` has finished.
-
-    What the module and its batches draw has to derive from seed, epoch and step.
-    """
-    with progress("train", quiet=config.quiet) as report, quiet_training(threads):
-        shown = LambdaCallback(on_train_epoch_end=lambda trainer, _: report(trainer.current_epoch + 1, epochs))
-        trainer = quiet_trainer(state, device, epochs, [shown], logger=log or False, log_every_n_steps=1)
-        resume(trainer, module, state)
 
 
 def fit_line(

@@ -20,11 +20,13 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 import torch
+from lightning.pytorch.callbacks import LambdaCallback
+from lightning.pytorch.loggers import WandbLogger
 from torch import nn
 from torch.utils.data import DataLoader
 
 import search
-from agent.training.lightning import loader_of
+from agent.training.lightning import loader_of, train_module
 from corag.cli.console import progress
 from corag.errors import DataError
 from corag.models.encoders import TextEncoder
@@ -53,7 +55,7 @@ from corag.text.documents import Document
 from corag.text.units import source_of, unit_size
 from corag.types import Candidate, Chunk, FloatArray, Order
 from experiments.adapters.config import ValueTraining
-from experiments.adapters.training import Fit, Learned, calibration_error, facts_table, fit_line, train_once
+from experiments.adapters.training import Learned, calibration_error, facts_table, fit_line, train_once
 from experiments.data.pools import shared_encoder
 from experiments.data.splits import HELD_OUT, hash_fraction, held_out, questions_of
 from experiments.evaluation.support import supporting_spans
@@ -122,7 +124,7 @@ def train_value(config: ValueTraining) -> Path:
     return train_once(config, work, partial(_learned, config), about=ABOUT, use=f'corag.reranker("{config.name}")')
 
 
-def _learned(config: ValueTraining, fit: Fit) -> Learned:
+def _learned(config: ValueTraining, state: Path, log: WandbLogger | None) -> Learned:
     encoder = shared_encoder()
     asked = list(_questions(config, encoder))
     texts = dict.fromkeys(source_of(chunk).text for one in asked for chunk in one.chunks)
@@ -138,8 +140,10 @@ def _learned(config: ValueTraining, fit: Fit) -> Learned:
     if not any(one.num_true for one in learned_from) or not calibrated_on:
         raise DataError(f"too few questions have evidence of at most {config.max_size} candidates; give more")
     module = ValueModule(learned_from, config)
-    # One thread: the bits then do not depend on the number of cores.
-    fit(module, epochs=config.epochs, device=resolve_device("reranker").device, threads=1)
+    device = resolve_device("reranker").device
+    with progress("train", quiet=config.quiet) as report:
+        shown = LambdaCallback(on_train_epoch_end=lambda trainer, _: report(trainer.current_epoch + 1, config.epochs))
+        train_module(module, state, device=device, epochs=config.epochs, hooks=[shown], logger=log)
     parts = EvidenceParts(config.name, config.max_size, module.ensemble(), rarity, Weights())
     parts, figures = calibrated(parts, calibrated_on, config.seed)
     described = {**parts.settings(), **{name: config.work[name] for name in ("sources", "units", "seed")}}

@@ -2,12 +2,12 @@
 
 import json
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
+from agent.training.lightning import train_module
 from corag.errors import DataError
 from corag.models.trained import load_adapter
 from corag.rerankers.evidence.reranker import NUM_FEATURES, EvidenceReranker, weigh
@@ -16,7 +16,6 @@ from corag.text.data import DataFolder
 from corag.text.units import unit_size, units
 from corag.types import Chunk
 from experiments.adapters.config import ValueTraining
-from experiments.adapters.training import fit
 from experiments.adapters.value import Asked, ValueModule, evidence_sets, example_of, train_value
 from experiments.labels.config import LabelSource
 from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
@@ -64,7 +63,7 @@ def toy_training(out="", **settings):
 def test_networks_learn_which_set_is_the_evidence(tmp_path):
     config = toy_training(tmp_path, hidden=8, epochs=40)
     module = ValueModule([learnable(number) for number in range(60)], config)
-    partial(fit, config, tmp_path, None)(module, epochs=config.epochs, device="cpu", threads=1)
+    train_module(module, tmp_path, device="cpu", epochs=config.epochs, hooks=[])
     network, right = module.ensemble(), 0
     for number in range(60, 80):
         example = learnable(number)
