@@ -1,4 +1,4 @@
-"""The postprocessor in LlamaIndex's query engines and synthesizers; the language model repeats its prompt."""
+"""The postprocessor before LlamaIndex's response synthesizers; the page on frameworks has it in a query engine."""
 
 import copy
 import json
@@ -7,11 +7,8 @@ import pickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llama_index.core import PromptTemplate, QueryBundle
-from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
-from llama_index.core.llms.callbacks import llm_completion_callback
-from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.retrievers import BaseRetriever
+from llama_index.core import PromptTemplate, QueryBundle, get_response_synthesizer
+from llama_index.core.llms import MockLLM
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
 import corag
@@ -25,33 +22,6 @@ pytestmark = pytest.mark.slow
 QA = PromptTemplate("BEGIN\n{context_str}\nEND {query_str}")
 
 
-class Repeats(CustomLLM):
-    """Answers with its prompt."""
-
-    @property
-    def metadata(self):
-        return LLMMetadata(context_window=100_000, num_output=16)
-
-    @llm_completion_callback()
-    def complete(self, prompt, formatted=False, **kwargs):
-        return CompletionResponse(text=prompt)
-
-    @llm_completion_callback()
-    def stream_complete(self, prompt, formatted=False, **kwargs):
-        return (CompletionResponse(text=prompt[: end + 1], delta=letter) for end, letter in enumerate(prompt))
-
-
-class Finds(BaseRetriever):
-    """Finds the same nodes for every question."""
-
-    def __init__(self, nodes):
-        self.nodes = nodes
-        super().__init__()
-
-    def _retrieve(self, query_bundle):
-        return self.nodes
-
-
 def nodes(texts=FACTS, scores=None, **metadata):
     scores = scores or [None] * len(texts)
     return [
@@ -62,12 +32,6 @@ def nodes(texts=FACTS, scores=None, **metadata):
 
 def top(budget_tokens=60, **given):
     return CoragPostprocessor(budget_tokens, method="top-k", k=50, **given)
-
-
-def engine(found, *processors, **given):
-    return RetrieverQueryEngine.from_args(
-        Finds(found), llm=Repeats(), node_postprocessors=list(processors), text_qa_template=QA, **given
-    )
 
 
 def test_nodes_given_are_not_changed_and_chosen_ones_tell_how_outside_of_every_prompt():
@@ -109,10 +73,12 @@ def test_settings_are_kept_in_json_pickles_and_copies():
 @given(
     texts=st.lists(TEXTS, max_size=5), file=TEXTS, budget=st.integers(1, 90), separator=st.sampled_from(["\n\n", "\n"])
 )
-def test_the_context_of_a_query_engine_keeps_the_budget(texts, file, budget, separator):
+def test_the_context_of_a_synthesizer_keeps_the_budget(texts, file, budget, separator):
     processor = CoragPostprocessor(
         budget, reranker=HashReranker(), search={"policy": "paper"}, unit="sentence", separator="\n\n"
     )
-    answer = engine(nodes(texts, file=file), processor).query(QUESTION)
+    chosen = processor.postprocess_nodes(nodes(texts, file=file), query_str=QUESTION)
+    # The mock answers with its prompt.
+    answer = get_response_synthesizer(llm=MockLLM(), text_qa_template=QA).synthesize(QUESTION, chosen)
     assert tokens(context(answer)) <= budget
-    assert [one.node.metadata[KEY]["place"] for one in answer.source_nodes] == list(range(len(answer.source_nodes)))
+    assert [one.node.metadata[KEY]["place"] for one in chosen] == list(range(len(chosen)))
