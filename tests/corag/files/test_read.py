@@ -205,26 +205,6 @@ def test_pictures_do_not_count_as_text():
     assert read_file(file.getvalue(), "a.docx").text == "text"
 
 
-def test_pages_and_outline_of_a_pdf():
-    file = read_file(
-        pdf(
-            [["Preface text."], ["1 Install", "Open the valve."], ["More of it.", "1.1 Linux", "Run apt."], ["Close."]],
-            outline={"Install": 2, "  Linux": 3, "Lost": 4},
-            title="The pump",
-        ),
-        "pump.pdf",
-    )
-    assert outline(file) == [
-        ("The pump", "Preface text."),
-        ("The pump > Install", "Open the valve.\nMore of it."),
-        ("The pump > Install > Linux", "Run apt."),
-        ("The pump > Lost", "Close."),
-    ]
-    places = [file.page(file.text.index(word)) for word in ("Preface", "Open", "More", "Run", "Close")]
-    assert places == [1, 2, 3, 3, 4]
-    assert not file.lines
-
-
 @pytest.mark.parametrize(
     ("line", "starts"), [("Kapitel 2.1 Use", True), ("iv Use", True), ("2Use", True), ("Do not Use", False)]
 )

@@ -159,14 +159,6 @@ def test_a_damaged_index_is_refused_and_overwriting_repairs_it(tmp_path, chunks,
     assert list(index.chunks()) == chunks
 
 
-def test_an_unfinished_index_of_an_earlier_layout_is_begun_anew(tmp_path, chunks):
-    ChunkIndex.build(tmp_path, chunks, HashEmbedder())
-    database = lancedb.connect(tmp_path)
-    database.drop_table("corag_manifest")
-    database.open_table("corag_chunks").drop_columns(["text_key"])
-    assert list(ChunkIndex.build(tmp_path, chunks, HashEmbedder()).chunks()) == chunks
-
-
 @pytest.mark.parametrize("old", [[], [Chunk("old", "an old text")]])
 def test_what_was_stored_after_a_torn_file_is_stored_again(tmp_path, chunks, old):
     if old:

@@ -78,17 +78,6 @@ def test_links_and_bridges_by_hand():
     np.testing.assert_array_equal(found.flags[[FLAGS.index("names_one"), FLAGS.index("names_many")]], [1, 0])
 
 
-def test_texts_and_questions_without_words_have_no_figures():
-    found = described("a b", ["", "a", " \n "])
-    np.testing.assert_array_equal(found.singles[[0, 2]][:, : SINGLES.index("rank")], 0)
-    np.testing.assert_array_equal(found.pairs[[0, 2]], 0)
-    assert np.isfinite(found.pairs).all()
-    blank = described("?!", ["a b", "T\nc"])
-    assert np.isfinite(blank.singles).all()
-    assert np.isfinite(blank.pairs).all()
-    assert blank.nearest.shape == (2, 0)
-
-
 @pytest.mark.parametrize(
     ("num_candidates", "max_size", "expected"),
     # Of thirty, pairs with one of the 24 strongest: all 435 but the 15 among the six others.
@@ -173,15 +162,6 @@ def test_it_prefers_the_pair_that_answers_over_one_of_it_and_over_distractors():
     values = dict(zip(orders := [(0, 2), (0,), (2,), (1, 3), (0, 1), (0, 2, 1)], scorer(orders), strict=True))
     # A distractor costs nothing here: tokens have one price, in the search.
     assert values[(0, 2, 1)] >= values[(0, 2)] > max(values[(0, 1)], values[(0,)], values[(2,)]) > values[(1, 3)]
-
-
-def test_an_adapter_holds_what_was_saved(adapter):
-    parts = EvidenceParts.load(adapter)
-    assert parts.name == EvidenceReranker(adapter=adapter).name == "toy"
-    assert parts.max_size == 2
-    given = linear_parts(maxsim=1.0)
-    np.testing.assert_array_equal(parts.network.linear, given.network.linear)
-    assert parts.weights == given.weights
 
 
 @pytest.mark.parametrize(("tensor", "value"), [("mean", np.zeros(3)), ("output", None), ("rarity", np.zeros(7))])

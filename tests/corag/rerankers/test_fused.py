@@ -5,11 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import corag
 from corag import Chunk
 from corag.rerankers import fused
 from corag.rerankers.fused import Fused, FusedScorer, features, near_equal
-from corag.testing import RerankerContract
 from corag.text.units import SENTENCE, units
 
 QUESTION = "How high is Everest?"
@@ -70,13 +68,6 @@ def test_texts_repeat_each_other_by_their_words():
     body = "one two three four five six seven eight nine ten eleven twelve"
     assert near_equal([body, f"{body} more", "another text", body.upper(), ""]).tolist() == [0, 0, 1, 0, 2]
     assert near_equal([f"{body} at 10.0.0.7", f"{body} at 10.0.0.77", f"{body} at 10.0.0.7"]).tolist() == [0, 1, 0]
-
-
-@pytest.mark.slow
-class TestFused(RerankerContract):
-    @pytest.fixture
-    def reranker(self):
-        return corag.reranker("fused")
 
 
 @pytest.mark.slow

@@ -155,8 +155,7 @@ def test_items_of_a_list_that_overlapping_chunks_share(overlap):
     assert text.replace(LINE_GAP, "\n") == f"T\nDo:\n{items}"
 
 
-@pytest.mark.parametrize("name", [name for name in corag.SELECTORS.names if name not in ("raptor", "none")])
-def test_a_section_that_pages_repeat_is_given_once(name):
+def test_a_section_that_pages_repeat_is_given_once():
     same = "Limits where packages may come from. Default: all."
     pages = {
         "npm-ci > save": same,
@@ -168,7 +167,7 @@ def test_a_section_that_pages_repeat_is_given_once(name):
         Candidate(Chunk(title, f"{title}\n{text}", {"title": title, "headings": title.split(" > ")}), 0.9)
         for title, text in pages.items()
     ]
-    selection = cheap_selector(name).select("What is save?", pool, 1000)
+    selection = corag.selector("full").select("What is save?", pool, 1000)
     assert selection.trace.duplicates_dropped == 1
     assert {source_of(one.chunk).id for one in selection.trace.offered} <= {*pages} - {"npm-install > save"}
 

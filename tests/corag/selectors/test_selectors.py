@@ -6,7 +6,7 @@ import pytest
 
 import corag
 from corag import Candidate, Chunk
-from corag.errors import BudgetError, InputError
+from corag.errors import BudgetError
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.testing import SelectorContract
 from corag.text.tokens import CallableCounter
@@ -73,11 +73,6 @@ def test_what_compares_similarities_computes_them(name, kind):
     assert selector.select("a?", given_by("cosine"), 40).value == pytest.approx(
         corag.selector(name, tokenizer=CHARACTERS).select("a?", given_by("cosine"), 40).value
     )
-
-
-def test_a_cosine_of_another_scale_is_refused():
-    with pytest.raises(InputError, match="the similarity of 'c0' must be from"):
-        offer("a", "b", similarities=[18.0, 7.0])
 
 
 class Broken(BudgetedSelector):

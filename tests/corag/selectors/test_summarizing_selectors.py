@@ -9,7 +9,7 @@ from corag.errors import SummarizerError
 from corag.selectors.summarizing import shares
 from corag.summarizers.chat import OllamaSummarizer
 from tests.chat_server import ChatServer, Reply
-from tests.fakes import CHARACTERS, AxisEmbedder, FakeSummarizer, HashEmbedder, offer
+from tests.fakes import CHARACTERS, AxisEmbedder, FakeSummarizer, offer
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", "eeee", similarities=[0.9, 0.8, 0.7, 0.6, 0.5])
 
@@ -66,18 +66,6 @@ def test_a_bad_server_loses_nothing(reply):
         selection = select("edc2", summarizer)
     assert set(selection.ids) == {"c0", "c1", "c2", "c3", "c4"}
     assert selection.trace.details["summaries_failed"] + selection.trace.details["summaries_empty"] == 2
-
-
-@pytest.mark.parametrize("name", ["edc2", "crag"])
-def test_the_default_summarizer_runs_offline(name):
-    texts = [f"Passage {n} tells of topic {n % 3}. It has a second sentence. And a third about {n}." for n in range(8)]
-    made = corag.selector(name, embedder=HashEmbedder())
-    selection = made.select("What is topic 2?", offer(*texts, similarities=[0.5] * 8), 90)
-    assert 30 < selection.cost_tokens <= 90
-    assert "summary" in {piece["kind"] for piece in selection.trace.details["pieces"]}
-    assert len(set(selection.ids)) > 3
-    # It counts as the selector does.
-    assert corag.selector(name, embedder=HashEmbedder(), tokenizer=CHARACTERS).summarizer.tokens is CHARACTERS
 
 
 @given(st.lists(st.integers(1, 30), max_size=8), st.integers(8, 100))

@@ -13,7 +13,6 @@ from starlette.testclient import TestClient
 
 import corag
 from corag.ambient import check_cancelled
-from corag.cli.main import MISTAKE, main
 from corag.index import ChunkIndex
 from corag.registry import SELECTORS
 from corag.serve.api import AT_ONCE, MAX_BODY, MAX_PENDING, MAX_TEXTS, make_api
@@ -232,16 +231,6 @@ def test_texts_whose_ids_collide_are_both_read(api):
     reply = api.post("/v1/select", json={"query": "K2 note", **body}).json()
     assert [chunk["index"] for chunk in reply["chunks"]] == [0, 1]
     assert len({chunk["id"] for chunk in reply["chunks"]}) == 2
-
-
-def test_a_tokenizer_that_there_is_not_is_refused_at_the_start(capsys, tmp_path):
-    assert main(["serve", "--port", "0", "--method", "top-k", "--tokenizer", str(tmp_path / "none.json")]) == MISTAKE
-    assert "none.json" in capsys.readouterr().err
-
-
-def test_others_need_a_key(capsys):
-    assert main(["serve", "--host", "0.0.0.0", "--port", "0", "--method", "top-k"]) == MISTAKE
-    assert "CORAG_API_KEY" in capsys.readouterr().err
 
 
 class Endless:
