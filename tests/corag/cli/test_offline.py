@@ -1,4 +1,4 @@
-"""Every command that runs on shipped parts, with no variable set, contacts no other machine."""
+"""Every command, with keys but no other variable set, contacts no other machine and writes and prints no key."""
 
 import json
 import os
@@ -9,7 +9,9 @@ import threading
 
 import pytest
 
-from tests.experiments.worlds import MANY_QUERIES, save_small_agent, write_folder, write_labels
+from tests.chat_server import ChatServer, Reply
+from tests.corag.test_secrets import KEY
+from tests.experiments.worlds import MANY_QUERIES, QUERIES, save_small_agent, write_folder, write_labels
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
@@ -48,6 +50,7 @@ def offline(tmp_path):
         return done, (contacts.read_text() if contacts.exists() else "") + "".join(map(repr, came))
 
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "HF_"))}
+    kept |= {"OPENAI_API_KEY": KEY, "OLLAMA_API_KEY": KEY}
     paths = {"PYTHONPATH": os.pathsep.join([str(GUARD), str(ROOT)]), "CORAG_TESTS_CONTACTS": str(contacts)}
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
@@ -56,37 +59,46 @@ def offline(tmp_path):
         yield run
 
 
-def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
+def test_no_command_contacts_another_machine_or_tells_a_key(offline, tmp_path, small_data):
     save_small_agent(tmp_path / "agent")
     write_labels(tmp_path / "labels.parquet")
     data = ["--data", str(small_data), "--quiet"]
     many = write_folder(tmp_path / "many", queries=MANY_QUERIES)
+    unanswered = write_folder(tmp_path / "unanswered", queries=[{**query, "answers": []} for query in QUERIES[:2]])
     labels = ["--labels", "labels.parquet", "--quiet"]
-    grid = ["--configurations", "corag(reranker=bm25)", "--iterations", "2"]
+    grid = ["--configurations", "corag(reranker=bm25)", "--iterations", "2", "--limit", "2"]
+    evaluate = ["evaluate", *data, "--limit", "1", "--curves", "false"]
     source = {"data": small_data.name, "pool": "corpus", "num_candidates": 4}
     adapter = {
         "name": "toy", "data": str(small_data.parent), "out": "adapter", "sources": [source], "quiet": True,
         "max_size": 2, "hidden": 4, "epochs": 1,
     }  # fmt: skip
     (tmp_path / "adapter.yaml").write_text(json.dumps(adapter))
-    commands = [
-        ["list"], ["doctor"], ["data", "list"], ["reproduce", "list"],
-        ["index", *data, "--out", "index", "--max_tokens", "24"],
-        ["ask", "How deep is the lake?", "--index", "index", "--agent", "agent", "--json"],
-        ["label", *data, *grid, "--splits", "dev", "--out", "small.parquet"],
-        ["train", *labels, "--shares", "[0.5,0.25,0.25]", "--training.epochs", "1", "--out", "trained"],
-        [
-            "evaluate", *data, "--methods", "top-k,corag,mmr,crag", "--out", "result.json",
-            "--curves", "false", "--logger", "wandb",
-        ],
-        ["train", "value", "--config", "adapter.yaml"],
-        ["tune", "--data", str(many), "--quiet", "--configurations", "top-k, top-k(k=1)", "--out", "tuned"],
-        ["bench", "search", "--rounds", "1", "--out", "bench"],
-    ]  # fmt: skip
-    done, contacts = offline(PROGRAM, json.dumps(commands))
+    with ChatServer(Reply("310 metres")) as server:
+        part = f"openai(model=llama3.1:8b, base_url={server.base_url}, max_answer_tokens=20)"
+        routed = f"self-route(reader={part})"
+        commands = [
+            ["list"], ["doctor"], ["data", "list"], ["reproduce", "list"],
+            # With a client of OpenAI at hand W&B says something of its own, so what logs comes first.
+            ["index", *data, "--out", "index", "--max_tokens", "24"],
+            ["ask", "How deep is the lake?", "--index", "index", "--agent", "agent", "--json"],
+            ["train", *labels, "--shares", "[0.5,0.25,0.25]", "--training.epochs", "1", "--out", "trained"],
+            ["train", "value", "--config", "adapter.yaml"],
+            [*evaluate, "--methods", "top-k, corag, mmr", "--out", "result.json", "--logger", "wandb"],
+            [*evaluate, "--methods", f"crag(summarizer={part}), {routed}", "--reader", part, "--out", "asked.json"],
+            ["data", "references", "--data", str(unanswered), "--reader", part, "--out", "references", "--quiet"],
+            ["label", *data, *grid, "--reader", part, "--out", "small.parquet"],
+            ["tune", "--data", str(many), "--quiet", "--configurations", f"top-k(k=1), {routed}", "--out", "tuned"],
+            ["bench", "search", "--rounds", "1", "--out", "bench"],
+        ]  # fmt: skip
+        done, contacts = offline(PROGRAM, json.dumps(commands))
     assert contacts == ""
     assert done.returncode == 0, done.stderr
     assert list((tmp_path / "trained" / "wandb").glob("offline-run-*"))
     assert list((tmp_path / "result.log").rglob("offline-run-*"))
     # W&B itself says nothing; how to send each run is said once.
     assert "wandb:" not in done.stderr and done.stderr.count("W&B") >= 2
+    assert {one.get("authorization") for one in server.headers} == {f"Bearer {KEY}"}
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 20 and KEY not in done.stdout + done.stderr
+    assert not [path for path in files if KEY.encode() in path.read_bytes() or KEY in str(path)]

@@ -174,14 +174,15 @@ def test_what_was_stored_after_a_torn_file_is_stored_again(tmp_path, chunks, old
     assert embedder.num_embedded == len(chunks) - 16
 
 
-@pytest.fixture
-def partitioned(tmp_path):
+@pytest.fixture(scope="module")
+def partitioned(tmp_path_factory):
     """An index of five partitions and its chunks."""
+    folder = tmp_path_factory.mktemp("partitioned")
     chunks, embedder = make_chunks(10_000), HashEmbedder()
     chunks = [replace(chunk, metadata={"number": number}) for number, chunk in enumerate(chunks)]
-    index = ChunkIndex.build(tmp_path, chunks, embedder, batch_size=5000)
+    index = ChunkIndex.build(folder, chunks, embedder, batch_size=5000)
     vectors = embedder.embed([chunk.text for chunk in chunks])
-    assert {"FTS", "IvfRq"} == {one.index_type for one in table_of(tmp_path).list_indices()}
+    assert {"FTS", "IvfRq"} == {one.index_type for one in table_of(folder).list_indices()}
     return index, list(zip(chunks, vectors, strict=True))
 
 
