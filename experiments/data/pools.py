@@ -19,6 +19,7 @@ from corag.cli.console import progress
 from corag.errors import DataError, InputError
 from corag.index import ChunkIndex, update_index
 from corag.memory import cache_folder
+from corag.models.embedders import vectors_by
 from corag.models.encoders import MAX_TOKENS, CachedEncoder, minilm_encoder
 from corag.models.runtime import resolve_device, runtime
 from corag.optional import warn_once
@@ -88,7 +89,7 @@ def open_pool(
         with folder_lock(indexes, f"{name}.lock"), progress("index corpus", quiet=quiet) as report:
             opened = update_index(folder.path, indexes / name, embedder, chunking, report=report, overwrite=True).index
     texts = [query.question for query in queries]
-    vectors = embed_all(embedder, texts)
+    vectors = vectors_by(embedder, texts, query=True)
     pools = opened.retrieve_many(texts, vectors, settings.num_candidates, settings.retrieval or "hybrid")
     return {query.id: pool for query, pool in zip(queries, pools, strict=True)}
 
@@ -112,10 +113,13 @@ def _of_lists(
                 is_long = int(tokens.count([document.text])[0]) > LONG_TOKENS
                 pieces[name] = chunk_document(document, tokens) if is_long else [passage(document)]
     chunks = {chunk.id: chunk for of_document in pieces.values() for chunk in of_document}
-    texts = [chunk.text for chunk in chunks.values()]
-    vectors = dict(zip(chunks, embed_all(embedder, texts, report), strict=True))
-    pool = {}
-    for query, question in zip(queries, embed_all(embedder, [query.question for query in queries]), strict=True):
+    texts, embedded = [chunk.text for chunk in chunks.values()], list[NDArray[np.float32]]()
+    for start in range(0, len(texts), EMBEDDED_TOGETHER):
+        report(start, len(texts))
+        embedded += list(vectors_by(embedder, texts[start : start + EMBEDDED_TOGETHER]))
+    vectors = dict(zip(chunks, embedded, strict=True))
+    pool, questions = {}, vectors_by(embedder, [query.question for query in queries], query=True)
+    for query, question in zip(queries, questions, strict=True):
         names = [chunk.id for name in query.candidates or () for chunk in pieces[name]]
         cosines = [float(vectors[name] @ question) for name in names]
         ranking = sorted(range(len(names)), key=lambda i: (-cosines[i], i))[:limit]
@@ -203,17 +207,6 @@ def sample_questions(queries: Sequence[Query], number: int | None, seed: int) ->
         return list(queries)
     rows = np.random.default_rng(seed).choice(len(queries), number, replace=False)
     return [queries[row] for row in np.sort(rows)]
-
-
-def embed_all(
-    embedder: Embedder, texts: Sequence[str], report: Report = lambda done, total: None
-) -> NDArray[np.float32]:
-    """Embed texts in batches, `[len(texts), d]`."""
-    vectors = [np.zeros((0, embedder.dimension), dtype=np.float32)]
-    for start in range(0, len(texts), EMBEDDED_TOGETHER):
-        report(start, len(texts))
-        vectors.append(embedder.embed(texts[start : start + EMBEDDED_TOGETHER]))
-    return np.concatenate(vectors)
 
 
 @contextmanager

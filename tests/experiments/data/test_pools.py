@@ -31,6 +31,20 @@ def test_a_question_without_a_list_is_refused_and_an_empty_one_is_a_pool(folder)
     assert open_pool(folder, [empty, folder.queries[1]], corag.embedder(), OWN, quiet=True)[empty.id] == []
 
 
+@pytest.mark.parametrize("pool", ["candidates", "corpus"])
+def test_questions_are_embedded_as_questions(folder, pool):
+    class Asking(HashEmbedder):
+        def embed_queries(self, texts):
+            return self.embed([f"query: {text}" for text in texts])
+
+    embedder, settings = Asking(), CandidateSettings(pool=pool, retrieval="vector")
+    query = folder.queries[0]
+    [question] = embedder.embed_queries([query.question])
+    for candidate in open_pool(folder, [query], embedder, settings, quiet=True)[query.id]:
+        [vector] = embedder.embed([candidate.chunk.text])
+        assert candidate.similarity == pytest.approx(vector @ question, abs=1e-5)
+
+
 def test_an_index_by_default_is_kept_in_the_cache_and_follows_the_corpus(tmp_path, monkeypatch):
     monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "cache"))
     path = write_folder(tmp_path / "data", DOCUMENTS[:3], [QUERIES[0] | {"candidates": None}])
