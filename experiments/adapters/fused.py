@@ -73,7 +73,7 @@ class FusedExample:
 def train_fused(config: FusedTraining) -> Path:
     """Train and measure a value; see `train_once`. Data with nothing to learn from is a `DataError`."""
     work = fingerprint(config.work | {"precision": resolve_device("reranker").precision})
-    return train_once(config, work, lambda *_: _learned(config), about=ABOUT, use=f'corag.reranker("{NAME}")')
+    return train_once(config, work, lambda *_: _learned(config), ABOUT)
 
 
 def _learned(config: FusedTraining) -> Learned:

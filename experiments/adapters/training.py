@@ -49,12 +49,11 @@ Learn = Callable[[Path, WandbLogger | None], Learned]
 """A training, given the folder of its state, as `agent.training.lightning.train_module` keeps it, and where it logs."""
 
 
-def train_once(config: AdapterTraining, work: str, learn: Learn, *, about: str, use: str) -> Path:
+def train_once(config: AdapterTraining, work: str, learn: Learn, about: str) -> Path:
     """Return the folder of the adapter that a finished training of the same work has left, or train and save it.
 
-    `work` is a hash of everything that the weights depend on. The card says what the adapter is, `about`, and has the
-    Python that makes it, `use`. The figures are in `training.json`; the training's run in W&B ends with them, and with
-    the adapter as its model.
+    `work` is a hash of everything that the weights depend on. The card says what the adapter is, `about`. The figures
+    are in `training.json`; the training's run in W&B ends with them, and with the adapter as its model.
     """
     out, start = Path(config.out), time.perf_counter()
     folder = out / ADAPTER_DIR
@@ -65,7 +64,7 @@ def train_once(config: AdapterTraining, work: str, learn: Learn, *, about: str, 
             with TrackedRun("train", config, out, asdict(config)) as run:
                 learned = learn(state, run.start(state))
                 hours = round((time.perf_counter() - start) / 3600, 2)
-                card = _card(config, learned, about, use, hours)
+                card = _card(config, learned, about, hours)
                 save_adapter(folder, learned.adapter, card)
                 run.log_metrics(learned.figures)
                 run.log_checkpoint(folder, {**learned.figures, "card": card})
@@ -74,7 +73,7 @@ def train_once(config: AdapterTraining, work: str, learn: Learn, *, about: str, 
     return folder
 
 
-def _card(config: Any, learned: Learned, about: str, use: str, hours: float) -> str:
+def _card(config: Any, learned: Learned, about: str, hours: float) -> str:
     headings = [column.name for column in fields(config.sources[0])]
     licences = {name: data_set.licence for name, data_set in DATA_SETS.items()}
     rows = [[*map(str, asdict(of).values()), licences.get(of.data, "see the data")] for of in config.sources]
@@ -83,7 +82,7 @@ def _card(config: Any, learned: Learned, about: str, use: str, hours: float) -> 
     facts = {**learned.facts, "hours": hours, "settings": settings, "versions": installed, "commit": commit()}
     command = f"Made by `corag train {config.command}`."
     sections = [
-        Section("Use", [f"`{use}`"]),
+        Section("Use", [f'`corag.reranker("{learned.adapter.name}")`']),
         Section("Results", [_unwrapped(block) if isinstance(block, str) else block for block in learned.results]),
         Section("Training", [Table([*headings, "licence"], rows), _unwrapped(SPLIT), facts_table(facts), command]),
         Section("Licence", [_unwrapped(LICENCE)]),

@@ -57,7 +57,7 @@ from corag.types import Candidate, Chunk, FloatArray, Order
 from experiments.adapters.config import ValueTraining
 from experiments.adapters.training import Learned, calibration_error, facts_table, fit_line, train_once
 from experiments.data.pools import shared_encoder
-from experiments.data.splits import HELD_OUT, hash_fraction, held_out, questions_of
+from experiments.data.splits import hash_fraction, held_out, questions_of
 from experiments.evaluation.support import supporting_spans
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import read_sources
@@ -121,7 +121,7 @@ def train_value(config: ValueTraining) -> Path:
     A data folder that is missing or damaged, or has nothing to learn, is a `DataError`.
     """
     work = fingerprint(config.work | {"precision": resolve_device("embedder").precision})
-    return train_once(config, work, partial(_learned, config), about=ABOUT, use=f'corag.reranker("{config.name}")')
+    return train_once(config, work, partial(_learned, config), ABOUT)
 
 
 def _learned(config: ValueTraining, state: Path, log: WandbLogger | None) -> Learned:
@@ -163,7 +163,7 @@ def _questions(config: ValueTraining, encoder: TextEncoder) -> Iterator[Asked]:
     for source in read_sources(LabelConfig(out="", data=config.data, sources=config.sources)):
         settings, documents = source.settings, source.folder.documents
         pool = source.open_pool(source.queries, embedder, quiet=config.quiet)
-        kept_back = held_out(source.folder, questions_of(source.folder, settings.split), HELD_OUT)
+        kept_back = held_out(source.folder, questions_of(source.folder, settings.split))
         for query in filter(lambda one: one.gold, source.queries):
             offered = pool[query.id][: settings.num_candidates]
             others = [one for one in offered if not any(is_evidence(one.chunk, entry) for entry in query.gold)]

@@ -71,15 +71,15 @@ def divide(
     return parts
 
 
-def held_out(folder: DataFolder, queries: Sequence[Query], share: float, seed: int = 0) -> frozenset[str]:
+def held_out(folder: DataFolder, queries: Sequence[Query]) -> frozenset[str]:
     """Return the ids of the questions of a data folder that no adapter learns from.
 
-    Groups of questions that share documents are taken in pseudo-random order until the share, in [0, 1], is reached;
-    the last group taken may exceed it.
+    Groups of questions that share documents are taken in pseudo-random order until `HELD_OUT` is reached; the last
+    group taken may exceed it.
     """
     chosen: list[str] = []
-    for rows in _shuffled(document_groups(folder, queries), str(seed)):
-        if len(chosen) >= share * len(queries):
+    for rows in _shuffled(document_groups(folder, queries), "0"):
+        if len(chosen) >= HELD_OUT * len(queries):
             break
         chosen += [queries[row].id for row in rows]
     return frozenset(chosen)

@@ -23,7 +23,7 @@ from corag.text.chunking import ChunkConfig
 from corag.text.data import NO_SPLIT, DataFolder
 from experiments.data.config import comma_separated
 from experiments.data.pools import Pool, content_hash, open_pool, pool_name, sample_questions
-from experiments.data.splits import HELD_OUT, default_split, document_groups, held_out, questions_of
+from experiments.data.splits import default_split, document_groups, held_out, questions_of
 from experiments.data.trec import RETRIEVER, Measures, Rankings, mean_of, ranking_of, write_runs
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import VERDICT, with_claims
@@ -117,7 +117,7 @@ class SetRun:
                     total, len(queries), config.split, NO_SPLIT,
                 )  # fmt: skip
         if config.part == "held-out":
-            chosen = held_out(self._folder, queries, HELD_OUT)
+            chosen = held_out(self._folder, queries)
             queries = [query for query in queries if query.id in chosen]
         chosen_queries = sample_questions(queries[: config.limit], config.sample, config.seed)
         self._queries = [query.after(config.history) for query in chosen_queries]

@@ -13,7 +13,7 @@ from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Embedder
 from experiments.data.config import candidate_settings
 from experiments.data.pools import Pool, open_pool, pool_name
-from experiments.data.splits import HELD_OUT, document_groups, hash_fraction, held_out, questions_of
+from experiments.data.splits import document_groups, hash_fraction, held_out, questions_of
 from experiments.labels.config import LabelConfig, LabelSource, listed
 from experiments.protocol.held_out import not_to_learn
 
@@ -93,7 +93,7 @@ def read_sources(config: LabelConfig) -> list[SourceQuestions]:
 def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
     sealed, queries = not_to_learn(folder), questions_of(folder, source.split)
     if source.part == "held-out":  # of all questions of the split, as for a comparison and for the training of a value
-        kept = held_out(folder, queries, HELD_OUT)
+        kept = held_out(folder, queries)
         queries = [query for query in queries if query.id in kept]
     queries = [query for query in queries if (query.answers or query.gold) and query.id not in sealed]
     if source.with_gold:

@@ -53,7 +53,11 @@ def label(config: LabelConfig) -> Path:
     if not sources:
         raise DataError(f"shard {config.shard} has no question; give fewer shards")
     queries = [query for source in sources for query in source.queries]
-    parts = Parts(evaluation_of(config, sources), queries)
+    evaluation = EvaluateConfig(
+        data=str(sources[0].folder.path), methods=tuple(config.configuration_list()), budget=config.budget,
+        budget_for=config.budget_for, reader=config.reader, tokenizer=config.tokenizer, embedder=config.embedder,
+    )  # fmt: skip
+    parts = Parts(evaluation, queries)
     parts.budget(config.budget).for_context(min((query.question for query in queries), key=len))
     settings = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
     content = [content_hash(source.folder, source.queries, config.index, source.settings.run) for source in sources]
@@ -88,19 +92,6 @@ def label(config: LabelConfig) -> Path:
         journal.remove()
     say(TRAIN.format(out))
     return out
-
-
-def evaluation_of(config: LabelConfig, sources: Sequence[SourceQuestions]) -> EvaluateConfig:
-    """Return the settings of the evaluation that a labelling is."""
-    return EvaluateConfig(
-        data=str(sources[0].folder.path),
-        methods=tuple(config.configuration_list()),
-        budget=config.budget,
-        budget_for=config.budget_for,
-        reader=config.reader,
-        tokenizer=config.tokenizer,
-        embedder=config.embedder,
-    )
 
 
 def _label_missing(

@@ -8,7 +8,7 @@ import corag
 from corag.errors import ReaderError
 from corag.registry import READERS
 from corag.text.data import DataFolder
-from experiments.data.splits import HELD_OUT, held_out
+from experiments.data.splits import held_out
 from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.report.measures import MEASURES
@@ -153,5 +153,5 @@ def test_the_held_out_part_is_the_share_that_adapters_left_out(tmp_path, small_d
     folder = DataFolder.open(small_data)
     sets = (QuestionSet("held", small_data.name, "train", "held-out"),)
     [[result]] = compare(sets_of(small_data, tmp_path, sets=sets, methods="naive", budgets=(10**6,))).values()
-    expected = held_out(folder, folder.split("train"), HELD_OUT)
+    expected = held_out(folder, folder.split("train"))
     assert {row["query"] for row in result.rows["naive"]} == expected and 0 < len(expected) < 5

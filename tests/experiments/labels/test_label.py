@@ -127,7 +127,7 @@ def test_several_folders_in_one_table(tmp_path, reader):
     assert len(labels.similarities[2]) == 5
     held = (LabelSource("a", "train", part="held-out"),)
     folder = DataFolder.open(tmp_path / "a")
-    assert asked(config_of(tmp_path, tmp_path / "x", sources=held)) == held_out(folder, folder.split("train"), 0.2)
+    assert asked(config_of(tmp_path, tmp_path / "x", sources=held)) == held_out(folder, folder.split("train"))
     twice = (LabelSource("a", "dev"), LabelSource("a", "dev"))
     with pytest.raises(InputError, match="sources"):
         read_sources(config_of(tmp_path, tmp_path / "x", sources=twice))
