@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from corag.errors import InputError
-from corag.models.embedders import vectors_by
 from corag.text.documents import places_of, with_title
 from corag.text.units import PlacedChunk, UnitChunk, body_of, place_of
-from corag.types import Candidate, Chunk, Embedder
+from corag.types import Candidate, Chunk
 
 Text: TypeAlias = "str | Mapping[str, Any] | Chunk | Candidate | object"
 """A text as `as_candidates` reads it."""
@@ -81,18 +80,6 @@ def _with_places(candidates: list[Candidate]) -> list[Candidate]:
             placed = PlacedChunk(chunk.id, chunk.text, chunk.metadata, place=place)
             candidates[rows[one]] = replace(candidates[rows[one]], chunk=placed)
     return candidates
-
-
-def with_cosines(query: str, candidates: Sequence[Candidate], embedder: Embedder) -> list[Candidate]:
-    """Return the candidates with their cosine similarity to the query, best first."""
-    [question] = vectors_by(embedder, [query], unit=True, query=True)
-    vectors = vectors_by(embedder, [candidate.chunk.text for candidate in candidates], unit=True)
-    cosines = (vectors @ question).clip(-1, 1).tolist()
-    compared = [
-        replace(candidate, similarity=cosine, kind="cosine", embedder=embedder.name, rank=None)
-        for candidate, cosine in zip(candidates, cosines, strict=True)
-    ]
-    return sorted(compared, key=lambda candidate: -(candidate.similarity or 0.0))
 
 
 def _candidate(text: Text, name: str) -> Candidate:

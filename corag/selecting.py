@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -12,9 +13,9 @@ from typing import Any
 from common.checks import check_budget, check_query
 from common.configuration import parse
 from common.storage import modified
-from corag.candidates import Text, as_candidates, with_cosines
+from corag.candidates import Text, as_candidates
 from corag.errors import InputError, MissingExtraError
-from corag.models.embedders import CachedEmbedder
+from corag.models.embedders import CachedEmbedder, vectors_by
 from corag.models.runtime import current
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
 from corag.selectors.problem import promising
@@ -67,16 +68,25 @@ def with_missing_cosines(
 ) -> Sequence[Candidate]:
     """Return candidates; if none has a similarity and the selector compares these, the `promising` ones with cosines.
 
-    They are by the selector's embedder, which keeps the vectors for it, or else the default one.
+    They are best first. The embedder is the selector's, which keeps the vectors for it, or else the default one.
     """
     lacking = bool(candidates) and all(candidate.similarity is None for candidate in candidates)
-    if lacking and getattr(selector, "compares", not hasattr(selector, "reranker")):
-        # Without the embedder's packages, the selector takes the order as it is given, or says what it lacks.
-        with suppress(MissingExtraError):
-            embedder = getattr(selector, "cached_embedder", None)
-            embedder = embedder or _kept_embedder(current(), tuple(EMBEDDERS.parts.values()))
-            return with_cosines(query, promising(query, candidates, budget_tokens), embedder)
-    return candidates
+    if not lacking or not getattr(selector, "compares", not hasattr(selector, "reranker")):
+        return candidates
+    try:
+        embedder = getattr(selector, "cached_embedder", None)
+        embedder = embedder or _kept_embedder(current(), tuple(EMBEDDERS.parts.values()))
+        [question] = vectors_by(embedder, [query], unit=True, query=True)
+    except MissingExtraError:
+        return candidates  # the selector takes the order as it is given, or says what it lacks
+    offered = promising(query, candidates, budget_tokens)
+    vectors = vectors_by(embedder, [candidate.chunk.text for candidate in offered], unit=True)
+    cosines = (vectors @ question).clip(-1, 1).tolist()
+    compared = [
+        replace(candidate, similarity=cosine, kind="cosine", embedder=embedder.name, rank=None)
+        for candidate, cosine in zip(offered, cosines, strict=True)
+    ]
+    return sorted(compared, key=lambda candidate: -(candidate.similarity or 0.0))
 
 
 @lru_cache(maxsize=64)

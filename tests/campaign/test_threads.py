@@ -7,7 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import corag
+from corag.candidates import as_candidates
 from corag.errors import CoragError
+from corag.selecting import with_missing_cosines
 from tests.campaign.draws import DRAWN, QUERIES, drawn_candidates, drawn_selector
 from tests.campaign.parts import COUNTERS
 from tests.effort import CAMPAIGN
@@ -69,7 +71,7 @@ def test_a_selector(name):
 def test_selectors_with_the_shipped_parts(spelling):
     # Built anew, so that models and caches are first used by all threads at once.
     texts = [f"{document['title']}\n{document['text']}" for document in DOCUMENTS[:9]]
-    pool = corag.candidates.with_cosines("Varn", corag.candidates.as_candidates(texts), corag.embedder())
+    pool = with_missing_cosines("Varn", as_candidates(texts), 80, corag.selector("top-k"))
     questions = (QUESTIONS * 5)[:NUM_CALLS]
     selector = corag.selector(spelling)
     found = together([lambda question=question: selector.select(question, pool, 80) for question in questions])
