@@ -74,13 +74,27 @@ class Journal(AbstractContextManager["Journal"]):
         if path is None:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        whole = path.read_bytes().rfind(b"\n") + 1 if path.exists() else 0
+        content = path.read_bytes() if path.exists() else b""
+        whole = content.rfind(b"\n") + 1
         if whole:
-            self.units = read_units(path, work)
+            self._read(content[:whole], work)
         self._file = path.open("ab")
         self._file.truncate(whole)
         if not whole:
             self._write({"work": work})
+
+    def _read(self, content: bytes, work: str) -> None:
+        header, *lines = content.splitlines()
+        try:
+            written = json.loads(header)["work"]
+            self.units = {row["key"]: row["unit"] for row in map(json.loads, lines)}
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{self.path} is not a journal ({error}); delete it to start anew") from error
+        if written != work:
+            raise DataError(
+                f"{self.path} belongs to a run with other settings, data or versions; delete it to start "
+                "anew, or choose another output"
+            )
 
     def add(self, key: str, unit: Mapping[str, Any] | list[Any]) -> None:
         """Record one finished unit."""
@@ -115,23 +129,6 @@ class Journal(AbstractContextManager["Journal"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def read_units(path: Path, work: str) -> dict[str, Any]:
-    """Return the finished units of a journal without a torn last line; `DataError` as for `Journal`."""
-    content = path.read_bytes()
-    header, *lines = content[: content.rfind(b"\n") + 1].splitlines()
-    try:
-        written = json.loads(header)["work"]
-        units = {row["key"]: row["unit"] for row in map(json.loads, lines)}
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is not a journal ({error}); delete it to start anew") from error
-    if written != work:
-        raise DataError(
-            f"{path} belongs to a run with other settings, data or versions; delete it to start "
-            "anew, or choose another output"
-        )
-    return units
 
 
 def finished_record(path: Path, work: str) -> dict[str, Any] | None:
