@@ -12,7 +12,7 @@ from corag.rerankers.evidence.reranker import MAX_SIZE
 from corag.rerankers.fused import COSINE, LATE, LENGTH, WORDS
 from corag.text.units import unit_size
 from experiments.labels.config import LabelSource
-from experiments.run.track import UNMEASURED, Tracker, Tracking
+from experiments.run.track import Tracker, Tracking
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class AdapterTraining(Runtime, Tracking):
     @property
     def work(self) -> dict[str, Any]:
         """The settings that the adapter depends on, nested."""
-        own = ("out", "quiet", *UNMEASURED, *self.runtime_settings)
+        own = ("out", "quiet", "logger", *self.runtime_settings)
         return {name: value for name, value in asdict(self).items() if name not in own}
 
 

@@ -26,7 +26,6 @@ from corag.registry import nearest
 from corag.text.visible import to_json
 from experiments.agents.train import TrainAgentConfig, fit, known_labels
 from experiments.run.journal import fingerprint
-from experiments.run.track import UNMEASURED
 
 SUMMARY_FILE, PAGE_FILE = "summary.json", "report.html"
 METRIC = "val_regret"
@@ -97,7 +96,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         # Combinations of which no run could be trained come last.
         rows.sort(key=lambda row: row["figures"][METRIC]["mean"] if row["figures"] else np.inf)
         base = flattened(asdict(config.base)).items()
-        shared = {name: value for name, value in base if not {name, name.split(".")[0]} & {*OWN, *UNMEASURED}}
+        shared = {name: value for name, value in base if not {name, name.split(".")[0]} & {*OWN, "logger"}}
         summary: dict[str, Any] = {"metric": METRIC, "seeds": list(config.seeds), "vary": config.vary}
         summary |= {"base": shared, "rows": rows}
         write_atomically(out / SUMMARY_FILE, to_json(summary, indent=2) + "\n")

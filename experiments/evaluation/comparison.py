@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -18,7 +17,7 @@ from common.configuration import spelling
 from common.storage import write_atomically
 from corag.cli.console import progress, say, stderr
 from corag.memory import clear_caches
-from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
+from corag.models.runtime import in_runtime, merge_records, recording
 from corag.text.chunking import ChunkConfig
 from corag.text.data import NO_SPLIT, DataFolder
 from experiments.data.config import comma_separated
@@ -35,14 +34,12 @@ from experiments.report.comparison import results_page
 from experiments.report.measures import OF_ANSWERS, OF_TIME, Row, summaries
 from experiments.report.results import Result
 from experiments.run.journal import PAGE, RESULT, Journal, fingerprint, finished_record, output_file, versions
-from experiments.run.track import UNMEASURED, log_run
+from experiments.run.track import log_run
 
 logger = logging.getLogger(__name__)
 
 JOURNAL, MODELS = "journal.jsonl", "models"
 """Ending of the journal, and its key of the models that ran."""
-OUTPUT_SETTINGS = ("out", "quiet", *UNMEASURED, *PLACEMENT_SETTINGS)
-"""Settings that no row depends on, but for rounding."""
 TITLE = "Methods compared"
 COUNTS = {"queries_with_sentences": "sentence_recall", "queries_with_answer": "answer_in_context"}
 """Questions that are counted, by a measure that only they have."""
@@ -83,7 +80,9 @@ def compare(config: EvaluateConfig) -> Mapping[str, list[Result]]:
     for name, of_set in results.items():
         for result in of_set:
             label, pages = f"{name}-{result.budget}", {"report": page.html()}
-            log_run("evaluate", config, out, label, settings_of(config), result.methods, group=out.stem, pages=pages)
+            log_run(
+                "evaluate", config, out, label, config.measured_settings(), result.methods, group=out.stem, pages=pages
+            )
     return results
 
 
@@ -161,7 +160,7 @@ class SetRun:
             _ = self._pool
         # A row depends on its question alone: with another limit or sample the same journal goes on.
         alike: dict[str, Any] = {"limit": None, "sample": None, "seed": 0, "measures": "", "curves": False}
-        unlimited = settings_of(replace(self.config, **alike, latency_questions=0))
+        unlimited = replace(self.config, **alike, latency_questions=0).measured_settings()
         with Journal(self._journal_file, fingerprint([unlimited, *self._content])) as journal:
             if self.config.look and not journal.units:  # a run that is continued has been registered
                 look(self._folder, self.config.look)
@@ -172,7 +171,7 @@ class SetRun:
         return results
 
     def _work(self, budget: int) -> str:
-        return fingerprint([settings_of(self.config), budget, *self._content])
+        return fingerprint([self.config.measured_settings(), budget, *self._content])
 
     def _measure_quality(self, journal: Journal, embedded: Sequence[Mapping[str, str]]) -> None:
         """Record a row for each budget, question and method, and the models that ran."""
@@ -259,7 +258,7 @@ class SetRun:
             "left_out": dict(self._methods.left_out),
             "parts": {name: spelling(selector) for name, selector in self._methods.selectors.items()},
             **({} if self._parts.skip_reason is None else {"skip_reason": self._parts.skip_reason}),
-            "config": settings_of(replace(config, budget=budget, budgets=())),
+            "config": replace(config, budget=budget, budgets=()).measured_settings(),
             "versions": versions(),
             "models": journal.units.get(MODELS, []),
             "seed": config.seed,
@@ -297,9 +296,3 @@ class SetRun:
             return "evidence_recall"
         words = [answer_words(query.answers) for query in self._queries if query.answers]
         return "rougeL" if words and np.median(words) >= LONG_ANSWER_WORDS else "f1"
-
-
-def settings_of(config: EvaluateConfig) -> dict[str, Any]:
-    """Return the settings that rows depend on, as JSON gives them back."""
-    settings: dict[str, Any] = json.loads(json.dumps(asdict(config)))
-    return {name: value for name, value in settings.items() if name not in OUTPUT_SETTINGS}

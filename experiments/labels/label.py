@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from corag.budget import Budget
 from corag.cli.console import progress, say
 from corag.errors import DataError
-from corag.models.runtime import PLACEMENT_SETTINGS, in_runtime, merge_records, recording
+from corag.models.runtime import in_runtime, merge_records, recording
 from corag.selectors.corag.features import question_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.text.data import Query
@@ -29,12 +28,10 @@ from experiments.labels.config import LabelConfig
 from experiments.labels.examples import SourceQuestions, read_sources
 from experiments.labels.table import FIGURES, read_metadata, write_labels
 from experiments.run.journal import TABLE, Journal, fingerprint, output_file, versions
-from experiments.run.track import UNMEASURED, log_run
+from experiments.run.track import log_run
 
 logger = logging.getLogger(__name__)
 
-NOT_WORK = ("out", "shard", "quiet", *UNMEASURED, *PLACEMENT_SETTINGS)
-"""Settings on which no label depends, but for rounding."""
 AT_ONCE = 16
 """Questions, at most, that are searched in lock-step and read together."""
 
@@ -59,7 +56,7 @@ def label(config: LabelConfig) -> Path:
     )  # fmt: skip
     parts = Parts(evaluation, queries)
     parts.budget(config.budget).for_context(min((query.question for query in queries), key=len))
-    settings = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
+    settings = config.measured_settings("shard")
     content = [content_hash(source.folder, source.queries, config.index, source.settings.run) for source in sources]
     work = fingerprint([settings, fingerprint(content), versions()])
     if out.exists():

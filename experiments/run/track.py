@@ -1,13 +1,15 @@
 """Runs in Weights & Biases: settings, metrics, tables, reports and checkpoints. No work fails because of W&B."""
 
+import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from corag.models.runtime import PLACEMENT_SETTINGS
 from corag.optional import warn_once
 from experiments.run.journal import commit, versions
 
@@ -20,8 +22,6 @@ Tracker = Literal["wandb", "none"]
 PROJECTS = {
     "train": "corag-agent", "label": "corag-labels", "evaluate": "corag-evaluate", "reproduce": "corag-papers",
 }  # fmt: skip
-UNMEASURED = ("logger",)
-"""Settings on which no result depends."""
 SERVER = "https://api.wandb.ai"
 ID_FILE = "wandb-run-id"
 
@@ -36,6 +36,11 @@ class Tracking:
     """
 
     logger: Tracker = "none"
+
+    def measured_settings(self, *others: str) -> dict[str, Any]:
+        """Return the settings that results depend on, but for rounding, as JSON gives them back, without `others`."""
+        left_out = ("logger", "out", "quiet", *PLACEMENT_SETTINGS, *others)
+        return {name: value for name, value in json.loads(json.dumps(asdict(self))).items() if name not in left_out}
 
 
 @dataclass
