@@ -106,27 +106,22 @@ class Budget:
             raise self._too_small(query)
         return available
 
-    def within(self, query: str, choose: Callable[[int], T], contexts: Callable[[T], Sequence[str]]) -> T:
-        """Return what is chosen for a question, such that no prompt with one of its `contexts` exceeds the budget.
+    def select(self, selector: Selector, query: str, candidates: Sequence[Candidate]) -> Selection:
+        """Return a selection whose prompt costs at most the budget; `InputError` if it does not fit the window.
 
         The tokens of a prompt need not be those of its parts: texts merge where they meet, and a reader may write
-        control tokens in another way. If a prompt exceeds the budget, `choose` is called again with fewer tokens.
+        control tokens in another way. If the prompt exceeds the budget, the selector is asked again for fewer tokens.
         """
         available = self.for_context(query)
-
-        def cost(choice: T) -> int:
-            return available + max((self.excess(query, text) for text in contexts(choice)), default=0)
-
-        if (choice := choose_within(available, choose, cost)) is None:
-            raise self._too_small(query)
-        return choice
-
-    def select(self, selector: Selector, query: str, candidates: Sequence[Candidate]) -> Selection:
-        """Return a selection whose prompt costs at most the budget; `InputError` if it does not fit the window."""
-        selection = self.within(
-            query, lambda tokens: selector.select(query, candidates, tokens), lambda chosen: [chosen.text]
+        selection = choose_within(
+            available,
+            lambda tokens: selector.select(query, candidates, tokens),
+            lambda chosen: available + self.excess(query, chosen.text),
         )
-        self.check_window(query, selection.text)
+        if selection is None:
+            raise self._too_small(query)
+        if error := self.beyond_window(query, selection.text):
+            raise InputError(error)
         return selection
 
     def excess(self, query: str, context: str) -> int:
@@ -138,10 +133,6 @@ class Budget:
         """Return the tokens of the whole prompt; None for a reader without one."""
         return self.reader.prompt_tokens(query, context) if isinstance(self.reader, PromptedReader) else None
 
-    def is_exceeded_by(self, prompt_tokens: int) -> bool:
-        """Return whether a whole prompt has more tokens than the budget allows; never if that is for the context."""
-        return self.of == "prompt" and prompt_tokens > self.tokens
-
     def counts(self, query: str, context: str, tokens: TokenCounter) -> Counts:
         """Return what the prompt costs with a context whose tokens were counted by `tokens`."""
         exact = self.counts_exactly(tokens)
@@ -152,25 +143,18 @@ class Budget:
         # No model that is prompted has MiniLM's vocabulary.
         return tokens.exact and not (isinstance(self.reader, PromptedReader) and tokens.name == "minilm")
 
-    def check_window(self, query: str, context: str) -> None:
-        """Raise `InputError` for a prompt that leaves no room for an answer in the window of the reader's model."""
+    def beyond_window(self, query: str, context: str) -> str:
+        """Return why a prompt leaves no room for an answer in the window of the reader's model; nothing if it does."""
         reader = self.reader
         if isinstance(reader, PromptedReader) and reader.window_tokens is not None:
             prompt, most = reader.prompt_tokens(query, context), reader.window_tokens - reader.max_answer_tokens
             if prompt > most:
-                raise InputError(
+                return (
                     f"the prompt of {reader.name} has {prompt} tokens by {reader.tokens.name} and the answer up to "
                     f"{reader.max_answer_tokens}, but the model takes {reader.window_tokens} in all; give a budget of "
                     f"at most {max(most, 0)} tokens, or fewer max_answer_tokens"
                 )
-
-    def fits_window(self, query: str, context: str) -> bool:
-        """Return whether prompt and answer fit the window of the reader's model, as far as that is known."""
-        try:
-            self.check_window(query, context)
-        except InputError:
-            return False
-        return True
+        return ""
 
     def _too_small(self, query: str) -> InputError:
         name = "the reader" if self.reader is None else self.reader.name

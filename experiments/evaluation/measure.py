@@ -80,7 +80,7 @@ class Measuring:
         asked = [one for one in outcomes if one.query.answers or not self.skip_unanswered]
         originals = [(one.query.question, one.original_text) for one in asked if not one.is_whole]
         prompts = [(one.query.question, one.selection.text) for one in asked]
-        prompts = list(dict.fromkeys([*prompts, *(pair for pair in originals if self.budget.fits_window(*pair))]))
+        prompts = list(dict.fromkeys([*prompts, *(pair for pair in originals if not self.budget.beyond_window(*pair))]))
         read = self.parts.reader.answer_many(*map(list, zip(*prompts, strict=True))) if prompts else []
         return dict(zip(prompts, read, strict=True))
 

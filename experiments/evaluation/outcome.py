@@ -62,7 +62,7 @@ class Outcome:
     def is_over_budget(self) -> bool:
         """Whether selection or prompt is over its budget; what the model itself counted is the last word."""
         too_long = self.budget.excess(self.query.question, self.selection.text) > 0
-        served = self.served_tokens is not None and self.budget.is_exceeded_by(self.served_tokens)
+        served = self.budget.of == "prompt" and (self.served_tokens or 0) > self.budget.tokens
         return self.cost > self.selection.budget_tokens or too_long or served
 
     @cached_property
