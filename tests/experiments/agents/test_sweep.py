@@ -52,7 +52,8 @@ def test_the_grid_has_every_combination_with_every_seed():
 
 @pytest.mark.slow
 def test_a_sweep_trains_all_and_says_which_is_best(labels, tmp_path):
-    summary = sweep(config_of(labels, tmp_path / "lr", {"training.lr": [1e-7, 0.03]}, seeds=(0, 1)))
+    config = config_of(labels, tmp_path / "lr", {"training.lr": [1e-7, 0.03]}, seeds=(0, 1))
+    summary = sweep(config)
     regrets = {}
     for path in (tmp_path / "lr").glob("*/training.json"):
         done = json.loads(path.read_text())
@@ -68,25 +69,20 @@ def test_a_sweep_trains_all_and_says_which_is_best(labels, tmp_path):
     assert means == sorted(means)
     assert json.loads((tmp_path / "lr" / "summary.json").read_text()) == json.loads(json.dumps(summary))
 
-
-@pytest.mark.slow
-def test_a_finished_run_is_not_trained_again(labels, tmp_path):
     def written():
-        return {path.parent.name: path.stat().st_mtime_ns for path in (tmp_path / "s").glob("*/training.json")}
+        return {path.parent.name: path.stat().st_mtime_ns for path in (tmp_path / "lr").glob("*/training.json")}
 
-    config = config_of(labels, tmp_path / "s", {"training.lr": [0.01]}, seeds=(0, 1))
-    first, before = sweep(config), written()
-    assert sweep(config) == first and written() == before and len(before) == 2
     # A wider grid trains only what is new; another base, or other labels, train anew.
-    sweep(replace(config, vary={"training.lr": [0.01, 0.02]}))
-    assert len(written()) == 4 and before.items() <= written().items()
-    sweep(replace(config, base=replace(config.base, map_dim=2)))
-    assert not before.items() & written().items()
     before = written()
-    rows = [row | {"f1": row["f1"] / 2} for row in training_rows()]
-    sweep(
-        config_of(write_labels(tmp_path / "other.parquet", rows), tmp_path / "s", {"training.lr": [0.01]}, seeds=(0,))
-    )
+    assert sweep(config) == summary and written() == before
+    config = replace(config, vary={"training.lr": [0.03, 0.02]}, seeds=(0,))
+    sweep(config)
+    assert len(written()) == 5 and before.items() <= written().items()
+    sweep(replace(config, base=replace(config.base, map_dim=2)))
+    assert len(before.items() - written().items()) == 1
+    before, rows = written(), [row | {"f1": row["f1"] / 2} for row in training_rows()]
+    other = str(write_labels(tmp_path / "other.parquet", rows))
+    sweep(replace(config, base=replace(config.base, labels=other), vary={"training.lr": [0.03]}))
     assert len(before.items() - written().items()) == 1
 
 

@@ -7,7 +7,7 @@ import pytest
 from corag.errors import InputError
 from experiments.report import records
 from experiments.report.equal import curves, needs, needs_table
-from experiments.report.records import BUDGETS, FILLING, METHODS, front, main, picture, table
+from experiments.report.records import BUDGETS, FILLING, METHODS, front, main, table
 
 
 def write_rows(folder, methods=METHODS):
@@ -92,15 +92,3 @@ def test_tokens_for_what_another_method_holds_by_hand():
         "in 1000: not held on kinds known.**"
     )
     assert front({"known": curves(ours + theirs)}).startswith(lead)
-
-
-def test_questions_of_one_document_are_resampled_by_themselves():
-    rows = held(256, "corag", 0.2, 0.8, 100, groups=("g", "g"))
-    found = curves([rows[0], {**rows[1], "cost_tokens": 200}])["corag", 256]
-    assert found[0].tolist() == [0.5, 150] and set(found[:, 1]) == {100, 150, 200}
-
-
-def test_the_picture_has_a_line_for_each_method_of_each_sort_of_kinds():
-    rows = [row for method in METHODS for budget in BUDGETS for row in held(budget, method, 0.5, 0.5, budget / 2)]
-    svg = picture({"known": curves(rows), "left out": curves(rows)})
-    assert svg.count("kinds left out") == svg.count("kinds known") == svg.count("filling in the") == 1
