@@ -87,23 +87,3 @@ def small_checkpoint(tmp_path_factory):
     from tests.experiments.worlds import save_small_agent
 
     return save_small_agent(tmp_path_factory.mktemp("small") / "agent")
-
-
-@pytest.fixture(scope="session")
-def language_model():
-    """The folder of a small real language model with a chat template; read only."""
-    from tests.real_server import model_folder
-
-    return model_folder()
-
-
-@pytest.fixture(scope="session")
-def real_server(language_model, tmp_path_factory):
-    """A real OpenAI-compatible server with that model."""
-    from tests.real_server import RealServer
-
-    server = RealServer(language_model, tmp_path_factory.mktemp("server"))
-    try:
-        yield server.start()
-    finally:
-        server.kill()

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -64,50 +65,35 @@ def _convert(source, folder):
         tokenizer.save_pretrained(folder)
 
 
-class RealServer:
-    """A server process on a port of its own."""
-
-    def __init__(self, folder, home):
-        self.model = str(folder)
-        self._home = home
-        (home / "hub").mkdir(parents=True, exist_ok=True)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self._process = None
-
-    @property
-    def base_url(self):
-        return f"http://127.0.0.1:{self.port}/v1"
-
-    @property
-    def reader(self):
-        """The reader that asks it, as it is spelled."""
-        return f"openai(base_url={self.base_url}, model={self.model}, max_answer_tokens=24, tokenizer={self.model})"
-
-    def start(self):
-        code = "from transformers.cli.transformers import main; main()"
-        arguments = ["serve", self.model, "--host", "127.0.0.1", "--port", str(self.port), "--device", "cpu"]
-        with (self._home / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", code, *arguments],
-                stdout=log,
-                stderr=log,
-                # One thread: several would wait for each other on a machine that runs other tests as well.
-                env={**os.environ, "HF_HOME": str(self._home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-            )
-        until_s = time.monotonic() + START_S
-        while time.monotonic() < until_s and self._process.poll() is None:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5):
-                    return self
-            except OSError:
+@contextmanager
+def serving(folder, home):
+    """The address of a server with that model, while the block runs."""
+    (home / "hub").mkdir(parents=True, exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    code = "from transformers.cli.transformers import main; main()"
+    arguments = ["serve", str(folder), "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    # One thread: several would wait for each other on a machine that runs other tests as well.
+    variables = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    log = home / "server.log"
+    with (
+        log.open("wb") as said,
+        subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=said, stderr=said, env=variables) as process,
+    ):
+        try:
+            until_s = time.monotonic() + START_S
+            while not _answers(port):
+                if time.monotonic() > until_s or process.poll() is not None:
+                    raise RuntimeError(f"transformers serve did not start: {log.read_text(errors='replace')[-2000:]}")
                 time.sleep(0.2)
-        self.kill()
-        log = (self._home / "server.log").read_text(errors="replace")
-        raise RuntimeError(f"transformers serve did not start: {log[-2000:]}")
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            process.kill()
 
-    def kill(self):
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+
+def _answers(port):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
+            return True
+    except OSError:
+        return False

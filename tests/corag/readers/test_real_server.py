@@ -2,46 +2,15 @@
 
 import base64
 import hashlib
-import json
 
 import pytest
 from transformers import AutoTokenizer
 
 import corag
 from corag.budget import Budget
-from corag.cli.main import main
-from corag.types import Candidate, Chunk
 from tests.corag.text.tokens.worlds import CONTROL
-
-pytestmark = pytest.mark.slow
-
-
-def test_ask_answers_from_the_command_line(real_server, small_index, capsys):
-    question = "Who is the mayor of Riverton?"
-    main(["ask", question, "--index", str(small_index), "--reader", real_server.reader, "--budget", "400", "--json"])
-    reply = json.loads(capsys.readouterr().out)
-    assert reply["answer"] and reply["exact"] is True
-    assert reply["tokenizer"] == real_server.model
-    # The server's own count of the prompt is what the budget is held against.
-    assert 0 < reply["usage"]["prompt_tokens"] <= reply["prompt_tokens"] <= 400
-    assert 0 < reply["usage"]["answer_tokens"] <= 24
-
-
-def test_every_way_to_ask_gives_one_answer(real_server, language_model):
-    """The server counts as the model's own tokenizer does, and answers alike, streamed or not, alone or with others."""
-    question, context = "Who is the mayor of Berlin?", "Berlin\nThe mayor of Berlin is Anna Weiss."
-    reader = corag.reader(real_server.reader)
-    answers = reader.answer_many([question] * 2, [context] * 2)
-    assert len(set(answers)) == 1 and "Anna Weiss" in answers[0].text
-    pieces = reader.stream(question, context)
-    assert next(pieces)
-    assert "".join(pieces) and reader.answer(question, context) == answers[0]
-    tokenizer = AutoTokenizer.from_pretrained(language_model)
-    asked = reader.messages(question, context)
-    prompt = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
-    counted = len(tokenizer(prompt, add_special_tokens=False)["input_ids"])
-    assert counted == answers[0].prompt_tokens <= reader.prompt_tokens(question, context)
-
+from tests.fakes import offer
+from tests.real_server import model_folder, serving
 
 QUESTION = "Which river flows through ten countries?"
 NOISE = base64.b64encode(b"".join(hashlib.sha256(bytes([place])).digest() for place in range(6))).decode()
@@ -58,20 +27,24 @@ TEXTS = [
 ]
 
 
-def sent(server, tokenizer, budget_tokens):
-    """Select, ask the server, and return the reader, the selection and the server's count of the prompt."""
-    tokenizer = server.model if tokenizer == "own" else tokenizer
-    given = {"base_url": server.base_url, "model": server.model, "max_answer_tokens": 1, "timeout_s": 300}
-    reader = corag.reader("openai", tokenizer=tokenizer, **given)
-    pool = [Candidate(Chunk(str(place), text), 1 - place / 100) for place, text in enumerate(TEXTS)]
-    selection = Budget(budget_tokens, reader).select(corag.selector("full", tokenizer=reader.tokens), QUESTION, pool)
-    return reader, selection, reader.answer(QUESTION, selection.text).prompt_tokens
-
-
-@pytest.mark.parametrize(("tokenizer", "budget_tokens", "least_share"), [("own", 400, 0.75), ("estimate", 700, 0.3)])
-def test_no_prompt_that_is_sent_exceeds_the_budget(real_server, tokenizer, budget_tokens, least_share):
-    reader, selection, served = sent(real_server, tokenizer, budget_tokens)
-    assert len(selection) >= 3
-    assert reader.prompt_tokens(QUESTION, selection.text) <= budget_tokens
-    # What is exact or an upper bound holds against the server's own count, too.
-    assert least_share * budget_tokens < served <= reader.prompt_tokens(QUESTION, selection.text)
+@pytest.mark.slow
+def test_a_real_server_answers_alike_and_counts_no_more_than_the_budget(tmp_path):
+    model = model_folder()
+    with serving(model, tmp_path) as address:
+        given = {"base_url": address, "model": str(model), "tokenizer": str(model), "timeout_s": 300}
+        reader = corag.reader("openai", max_answer_tokens=16, **given)
+        question, context = "Who is the mayor of Berlin?", "Berlin\nThe mayor of Berlin is Anna Weiss."
+        answers = reader.answer_many([question] * 2, [context] * 2)
+        assert len(set(answers)) == 1 and "Anna Weiss" in answers[0].text
+        pieces = reader.stream(question, context)
+        assert next(pieces)
+        assert "".join(pieces) and reader.answer(question, context) == answers[0]
+        brief = corag.reader("openai", max_answer_tokens=1, **given)
+        selection = Budget(400, brief).select(corag.selector("full", tokenizer=brief.tokens), QUESTION, offer(*TEXTS))
+        served = brief.answer(QUESTION, selection.text).prompt_tokens
+    # The server counts as the model's own tokenizer does, and no more than what the budget is held against.
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    for reply, asked in ((answers[0].prompt_tokens, (question, context)), (served, (QUESTION, selection.text))):
+        prompt = tokenizer.apply_chat_template(reader.messages(*asked), tokenize=False, add_generation_prompt=True)
+        assert len(tokenizer(prompt, add_special_tokens=False)["input_ids"]) == reply <= reader.prompt_tokens(*asked)
+    assert 0.75 * 400 < served <= brief.prompt_tokens(QUESTION, selection.text) <= 400
