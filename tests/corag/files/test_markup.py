@@ -6,7 +6,7 @@ import corag
 from corag.files import read_file
 from corag.files.chunks import chunk_file
 from corag.files.read import UnreadableFileError, find_files
-from tests.corag.files.worlds import html, mail, outline
+from tests.corag.files.worlds import html, mail, outline, pdf
 
 
 def test_mail_is_told_by_what_is_in_it(tmp_path):
@@ -58,25 +58,51 @@ def test_navigation_of_markdown_is_found_by_its_links():
     assert outline(read_file(contents.encode(), "a.md")) == [("a", contents.strip())]
 
 
+SHAPES = [
+    *(("a.tex", shape) for shape in ("\\begin{verbatim}", "\\section[", "\\emph{", "\\item[", "\\cite[", "{")),
+    *(("a.adoc", shape) for shape in ("link:", "<<a", "|===\n|a\n", "----\n", "= a\n", "* a\n", "[a]\n")),
+    *(("a.rst", shape) for shape in (":a", "`a", "* a\n\n", "a\n=\n\n", ".. a::\n", "|a", "::\n\n", "a:: b\n")),
+    *(("a.eml", shape) for shape in ("A: b\n", "From a\n", "=?utf-8?q?", "Message-ID: <", "\n")),
+    *(("a.ipynb", shape) for shape in ("[", '{"cells":', "`")),
+    *(("a", shape) for shape in ("A: b\n", "A: b\n c\n", "From ")),
+]
+REPEATED = [
+    ("a.html", b"<p>a" + b" " * 150_000 + b"b"),
+    ("a.html", b"<pre>a" + b"\n " * 80_000 + b"b</pre>"),
+    ("a.html", b"<table><tr><td>a" + b"\t" * 150_000 + b"b</table>"),
+    ("a.md", b"<!--a-->" * 40 + b"b"),
+    ("a.md", b"<a " + b"'" * 80_000 + b"b"),
+    ("a.md", b"# a" + b" " * 80_000 + b"b\nc"),
+    ("a.md", b"# a" + "§".encode() * 80_000 + b"b\nc"),
+    ("a.pdf", pdf([["a" * 40_000, "b"]])),
+    ("a.txt", "😀".encode() * 8_000),
+    ("a.txt", b"word " * 20_000),
+    ("a.txt", b"a" * 100_000),
+    ("a.txt", b"a(1)" + b" " * 350 + b"b\n" + b"a(1)" + b"  c" * 100_000),
+    ("a.txt", b"-" * 20_000 + b"a-" * 10_000 + b"\nb"),
+    ("a.csv", b"a," * 5_000 + b"b\n" + b"c\n" * 5_000),
+    ("a", b"<!--a-->" * 40 + b"b"),
+    ("a.html", b"<ol start=999999999>" + b"<li>a" * 10_000),
+    ("a.html", b"<table><tr>" + b"<td colspan=1000>a" * 4_000),
+    ("a.html", b"<table>" + b"<tr><td rowspan=65534 colspan=99>a" * 2_000),
+    ("a.html", b"<table><thead>" + b"<tr><td>a</td></tr>" * 4_000),
+    ("a.html", b"<h2>a</h2>" * 5_000 + b"b"),
+    ("a.md", b"# " + b"a b " * 5_000 + b"\n" + b"## c\n" * 3_000 + b"d"),
+    ("a.txt", "\u201c".encode() * 40_000),
+    ("a.txt", b"`" * 60_000),
+    *((name, (shape * (15_000 // len(shape))).encode()) for name, shape in SHAPES),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [
-        *(("a.tex", shape) for shape in ("\\begin{verbatim}", "\\section[", "\\emph{", "\\item[", "\\cite[", "{")),
-        *(("a.adoc", shape) for shape in ("link:", "<<a", "|===\n|a\n", "----\n", "= a\n", "* a\n", "[a]\n")),
-        *(("a.rst", shape) for shape in (":a", "`a", "* a\n\n", "a\n=\n\n", ".. a::\n", "|a", "::\n\n", "a:: b\n")),
-        *(("a.eml", shape) for shape in ("A: b\n", "From a\n", "=?utf-8?q?", "Message-ID: <", "\n")),
-        *(("a.ipynb", shape) for shape in ("[", '{"cells":', "`")),
-        *(("a", shape) for shape in ("A: b\n", "A: b\n c\n", "From ")),
-    ],
-)
-def test_what_is_repeated_takes_no_longer_than_other_text(name, shape):
-    data = (shape * (15_000 // len(shape))).encode()
+@pytest.mark.parametrize(("name", "data"), REPEATED, ids=lambda value: f"{value[:20]!r}")
+def test_what_is_repeated_takes_no_longer_than_other_text(name, data):
     try:
         file = read_file(data, name)
     except UnreadableFileError as error:
         assert "seconds" not in str(error)
         return
-    assert len(file.text) <= 8 * len(data)
-    chunk_file(name, file, corag.tokens())
+    size = max(len(data), 40_000)  # a PDF is packed
+    chunks = chunk_file(name, file, corag.tokens())
+    assert len(file.text) <= 4 * size and sum(len(str(chunk)) for chunk in chunks) <= 40 * size

@@ -222,31 +222,6 @@ def test_running_heads_and_page_numbers_are_left_out():
     assert file.text.split("\n") == [line for page in pages for line in page] + [""]
 
 
-REPEATED = {
-    "spaces": ("a.html", b"<p>a" + b" " * 150_000 + b"b"),
-    "pre": ("a.html", b"<pre>a" + b"\n " * 80_000 + b"b</pre>"),
-    "cell": ("a.html", b"<table><tr><td>a" + b"\t" * 150_000 + b"b</table>"),
-    "comments": ("a.md", b"<!--a-->" * 40 + b"b"),
-    "tag": ("a.md", b"<a " + b"'" * 80_000 + b"b"),
-    "heading": ("a.md", b"# a" + b" " * 80_000 + b"b\nc"),
-    "anchor": ("a.md", b"# a" + "§".encode() * 80_000 + b"b\nc"),
-    "pdf": ("a.pdf", pdf([["a" * 40_000, "b"]])),
-    "emoji": ("a.txt", "😀".encode() * 8_000),
-    "words": ("a.txt", b"word " * 20_000),
-    "letters": ("a.txt", b"a" * 100_000),
-    "manual": ("a.txt", b"a(1)" + b" " * 350 + b"b\n" + b"a(1)" + b"  c" * 100_000),
-    "hyphens": ("a.txt", b"-" * 20_000 + b"a-" * 10_000 + b"\nb"),
-    "wide": ("a.csv", b"a," * 5_000 + b"b\n" + b"c\n" * 5_000),
-    "no page": ("a", b"<!--a-->" * 40 + b"b"),
-    "list": ("a.html", b"<ol start=999999999>" + b"<li>a" * 10_000),
-    "columns": ("a.html", b"<table><tr>" + b"<td colspan=1000>a" * 4_000),
-    "rows": ("a.html", b"<table>" + b"<tr><td rowspan=65534 colspan=99>a" * 2_000),
-    "head": ("a.html", b"<table><thead>" + b"<tr><td>a</td></tr>" * 4_000),
-    "headings": ("a.html", b"<h2>a</h2>" * 5_000 + b"b"),
-    "long heading": ("a.md", b"# " + b"a b " * 5_000 + b"\n" + b"## c\n" * 3_000 + b"d"),
-    "quotes": ("a.txt", "\u201c".encode() * 40_000),
-    "backticks": ("a.txt", b"`" * 60_000),
-}
 NESTED = [
     b"<table><tr><td>",
     b"<div>",
@@ -257,17 +232,6 @@ NESTED = [
     b"<caption>",
     b"<math>",
 ]
-
-
-@pytest.mark.timeout(30)
-@pytest.mark.parametrize("case", REPEATED)
-def test_one_character_many_times_takes_no_longer_than_others(case):
-    name, data = REPEATED[case]
-    file = read_file(data, name)
-    chunks = chunk_file(name, file, corag.tokens())
-    assert sum(len(chunk.text.split()) for chunk in chunks) >= 1
-    size = max(len(data), 40_000)  # a PDF is packed
-    assert len(file.text) <= 4 * size and sum(len(str(chunk)) for chunk in chunks) <= 40 * size
 
 
 @pytest.mark.timeout(30)
@@ -294,7 +258,7 @@ def test_numbers_of_a_list_go_on_from_its_start():
 def test_a_document_that_takes_too_long_is_ended_and_the_next_is_read(monkeypatch):
     monkeypatch.setattr(process, "MAX_SECONDS", 0.2)
     with pytest.raises(UnreadableFileError, match=r"0\.2 seconds"):
-        read_file(b"<p>a</p>" * 200_000, "a.html")
+        read_file(b"<p>a</p>" * 30_000, "a.html")
     monkeypatch.undo()
     assert read_file(b"<p>a</p>", "a.html").text == "a"
 
