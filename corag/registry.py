@@ -195,13 +195,9 @@ class Registry(Generic[P]):
             made.named(written, build)
         return made
 
-    def parameters(self, name: str) -> dict[str, inspect.Parameter]:
-        """Return the settings that the part of a name takes; `InputError` for an unknown one."""
-        return dict(inspect.signature(self.builder(name)).parameters)
-
-    def settings(self, part: str) -> tuple[str, ...]:
-        """Return the names of the settings that a part takes; see `parameters`."""
-        return tuple(self.parameters(parse(part).name))
+    def parameters(self, part: str) -> dict[str, inspect.Parameter]:
+        """Return the settings that a part takes, by name; `InputError` for an unknown one."""
+        return dict(inspect.signature(self.builder(parse(part).name)).parameters)
 
     def builder(self, name: str) -> Callable[..., P]:
         """Return the class or function that builds the part of a name; `InputError` for an unknown one."""
@@ -371,16 +367,6 @@ def selector(part: str | Selector, /, **settings: Any) -> Selector:
 def reader(part: str | Reader, /, **settings: Any) -> Reader:
     """Return a reader."""
     return READERS.make(part, **settings)
-
-
-def with_prompt(part: str, prompt: str | None) -> str:
-    """Return a reader with a prompt, if one is given; `InputError` if the reader has no such setting, or has it set."""
-    if prompt is None:
-        return part
-    if "prompt" not in READERS.settings(part):
-        raise InputError(f"reader {str(part)!r} has no prompt; name a language model, or leave the prompt out")
-    READERS.check(part, prompt=prompt)
-    return parse(part).with_settings(prompt=prompt)
 
 
 def summarizer(part: str | Summarizer, /, **settings: Any) -> Summarizer:

@@ -208,7 +208,7 @@ def measure_device(config: BenchConfig) -> Rows:
     """Measure every reranker at every precision; one that fails says so in its row."""
     ends, device = time.monotonic() + SECONDS, resolve_device("reranker").device
     questions, rows = pooled_questions(config.data, config.questions), Rows()
-    shipped = [name for name in RERANKERS.local if "backend" in RERANKERS.settings(name)]
+    shipped = [name for name in RERANKERS.local if "backend" in RERANKERS.parameters(name)]
     for name in split_parts(config.methods) or shipped:
         try:
             for row in _rows(name, device, questions, config):
@@ -244,7 +244,7 @@ def _rows(name: str, device: str, questions: Sequence[PooledQuestion], config: B
 
 def _values(name: str, questions: Sequence[PooledQuestion], device: str, precision: str) -> FloatArray:
     """Return a reranker's values of single candidates and of neighbours, those of each question behind another."""
-    settings = {"backend": "torch"} if "backend" in RERANKERS.settings(name) else {}
+    settings = {"backend": "torch"} if "backend" in RERANKERS.parameters(name) else {}
     reranker, values = corag.reranker(name, device=device, precision=precision, **settings), []
     for question, pool in questions:
         orders: list[Order] = [(row,) for row in range(len(pool))]

@@ -74,7 +74,7 @@ class SelfConsistentReader(Part):
         check_count("samples", samples, "typical: 5-20")
         named = parse(reader)
         check_range("temperature", temperature, 0, 100, "typical: 0.5 to 1")
-        if not {"temperature", "seed"} <= set(READERS.settings(named.name)) or not temperature > 0:
+        if not {"temperature", "seed"} <= set(READERS.parameters(named.name)) or not temperature > 0:
             raise InputError(
                 f"temperature={temperature!r} of reader {named.name!r} gives the same answer each time; name a reader "
                 "that asks a server, openai(model=...) or ollama(model=...), and a temperature above 0"

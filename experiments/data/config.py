@@ -14,7 +14,7 @@ from corag.index.search import Retrieval
 # The command line looks for the types of settings in the module of the first base class alone.
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime
-from corag.registry import with_prompt
+from corag.registry import READERS
 from corag.text.chunking import DEFAULT_BUDGET, DEFAULT_CHUNK_TOKENS
 from corag.text.data import History
 
@@ -114,7 +114,8 @@ class SelectionSettings(CandidateSettings, Runtime):
     def __post_init__(self) -> None:
         super().__post_init__()
         Runtime.__post_init__(self)
-        object.__setattr__(self, "reader", with_prompt(self.reader, self.prompt))
-        object.__setattr__(self, "prompt", None)
+        if self.prompt is not None:
+            object.__setattr__(self, "reader", READERS.check(self.reader, prompt=self.prompt))
+            object.__setattr__(self, "prompt", None)
         spell_out(self, "reader", "embedder", "tokenizer")
         check_budget(self.budget, "budget")

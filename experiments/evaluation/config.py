@@ -133,11 +133,11 @@ class EvaluateConfig(SelectionSettings, Tracking):
     def check_used(self) -> None:
         """Raise `InputError` for a reranker, agent and the like that no method takes, or each has set by itself."""
         named = [name for text in split_parts(self.methods) for name in (SELECTORS.names if text == ALL else [text])]
-        open_ = {setting for one in named for setting in set(SELECTORS.settings(one)) - parse(one).settings.keys()}
+        open_ = {setting for one in named for setting in set(SELECTORS.parameters(one)) - parse(one).settings.keys()}
         for one in fields(self):
             value = getattr(self, one.name)
             if one.name in FOR_METHODS and value not in (one.default, NO_AGENT) and one.name not in open_:
-                takers = [name for name in SELECTORS.names if one.name in SELECTORS.settings(name)]
+                takers = [name for name in SELECTORS.names if one.name in SELECTORS.parameters(name)]
                 raise InputError(
                     f"{one.name} is {value!r}, but none of the methods {', '.join(named)} takes it; leave it out, or "
                     f"add one that does, such as {takers[0]}"

@@ -72,7 +72,7 @@ def make_methods(
 
 
 def _built(method: Configuration, offered: Mapping[str, Any], rerankers: Callable[[str], Reranker] | None) -> Selector:
-    takes = set(SELECTORS.settings(str(method)))
+    takes = set(SELECTORS.parameters(str(method)))
     if "agent" in takes:
         # An agent names the embedder that it was trained with.
         takes.discard("embedder")
@@ -135,7 +135,7 @@ def _reranker_for(method: Configuration, reranker: str) -> str:
     """Return how a reranker is spelled for a method: a preset of `corag` wants logits where there are any."""
     if not method.settings.get("preset"):
         return reranker
-    written, known = parse(reranker), RERANKERS.settings(reranker)
+    written, known = parse(reranker), RERANKERS.parameters(reranker)
     return str(Configuration(written.name, {**{k: v for k, v in LOGITS.items() if k in known}, **written.settings}))
 
 
@@ -190,7 +190,7 @@ class Parts:
         """Embeds each text once, from the states that rerankers need, too, if it is of the same encoder."""
         given = self.config.embedder
         with reproducible():
-            if "encoder" in EMBEDDERS.settings(given):
+            if "encoder" in EMBEDDERS.parameters(given):
                 return CachedEmbedder(EMBEDDERS.make(given, defaults={"encoder": self.encoder}))
             return CachedEmbedder(given)
 

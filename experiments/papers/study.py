@@ -185,7 +185,7 @@ class Cell:
 
 def cells_of(study: Study) -> list[Cell]:
     """Return the cells of a study, the last axis varying fastest; a setting of nothing is an `InputError`."""
-    known = {name for text in study.methods.values() for name in SELECTORS.settings(text)}
+    known = {name for text in study.methods.values() for name in SELECTORS.parameters(text)}
     known |= set(SEARCH_FIELDS) if "search" in known else set()
     cells = []
     for names in product(*study.grid.values()):
@@ -212,7 +212,7 @@ def with_settings(method: str, settings: Mapping[str, Any]) -> str:
 
     Fields of `search.SearchConfig` become part of the setting `search` of a method that has it.
     """
-    written, own = parse(method), SELECTORS.settings(method)
+    written, own = parse(method), SELECTORS.parameters(method)
     chosen = {name: value for name, value in settings.items() if name in own}
     if "search" in own and (of_search := {name: settings[name] for name in SEARCH_FIELDS if name in settings}):
         chosen["search"] = {**(written.settings.get("search") or {}), **of_search}

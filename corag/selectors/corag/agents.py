@@ -97,7 +97,7 @@ def corag_fixed(*, agent: AgentSource = None, tokenizer: str | TokenCounter | No
     written = parse("corag")
     if decides(agent):
         written = check_untrusted(SELECTORS, load_agent(agent).config.best_single, f"the agent {agent!s:.100}")
-    alone = {"agent": NO_AGENT} if "agent" in SELECTORS.settings(written) else {}
+    alone = {"agent": NO_AGENT} if "agent" in SELECTORS.parameters(written) else {}
     made = built(written, make_tokens(tokenizer or "minilm"), **alone)
     made.name = "corag-fixed"  # type: ignore[misc]  # what selections call it
     return made
@@ -207,7 +207,7 @@ class AgentSelectors:
         named = parse(configuration.with_search(*settings))
         if refused := too_large(named.settings):
             raise ModelError(f"{self._source} names {named!r:.300}, but may not choose {refused}")
-        takes = SELECTORS.settings(named) if self._given else ()
+        takes = SELECTORS.parameters(named) if self._given else ()
         if "keep" in self._given and "keep" in takes:
             named = named.with_settings(cost_weight=0.0)  # a promise takes the place of the price
         return named.with_settings(**{name: value for name, value in self._given.items() if name in takes})
@@ -227,7 +227,7 @@ class AgentSelectors:
             # A preset says how its reranker is built.
             if isinstance(settings.get("reranker"), str) and "preset" not in settings:
                 settings["reranker"] = self._reranker(settings["reranker"])
-            if "agent" in SELECTORS.settings(configuration):
+            if "agent" in SELECTORS.parameters(configuration):
                 settings.setdefault("agent", NO_AGENT)
             return built(configuration.name, self._tokens, **settings)
 
@@ -240,7 +240,7 @@ class AgentSelectors:
         if given is not None:
             return given
         check_untrusted(EMBEDDERS, wanted, self._source)
-        if "encoder" in EMBEDDERS.settings(wanted):
+        if "encoder" in EMBEDDERS.parameters(wanted):
             # Whose texts the rerankers share.
             return EMBEDDERS.make(wanted, encoder=CachedEncoder(minilm_encoder(role="reranker")))
         return CachedEmbedder(wanted)

@@ -45,7 +45,7 @@ def tree_setting(selector: object, index: object) -> dict[str, Any]:
         selector: Name with settings; an object, or a tree of its own, is left as it is.
         index: The index, or its address; anything else has no tree.
     """
-    if not isinstance(selector, str) or "tree" not in SELECTORS.settings(selector):
+    if not isinstance(selector, str) or "tree" not in SELECTORS.parameters(selector):
         return {}
     uri = index.uri if isinstance(index, ChunkIndex) else index
     return {"tree": str(uri)} if isinstance(uri, str | Path) and tree_file(uri) is not None else {}

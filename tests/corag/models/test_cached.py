@@ -14,7 +14,7 @@ from tests.corag.rerankers.evidence_worlds import WordEncoder
 
 TEXTS = ["Varn\nVarn is an island in the northern sea.", "Kell\nKell is a village.", "", "Its capital is Tolmere."]
 QUESTION = "What is the capital of Varn?"
-SHARING = [name for name in RERANKERS.names if "encoder" in RERANKERS.settings(name) and "cosine" not in name]
+SHARING = [name for name in RERANKERS.names if "encoder" in RERANKERS.parameters(name) and "cosine" not in name]
 LAKES = [
     f"Lake {number}\nIt is cold. It is {number} metres deep. Nobody swims in lake {number}." for number in range(40)
 ]

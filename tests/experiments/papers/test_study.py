@@ -189,4 +189,4 @@ def test_a_shipped_study_is_whole_and_names_splits_and_parts_that_there_are(name
         for text in (config.reader, *cell.methods.values()):
             for role, registry in (("reader", READERS), ("part", SELECTORS)):
                 if (inner := parse(text).settings.get(role)) is not None:
-                    assert registry.settings(inner)
+                    assert registry.parameters(inner)
