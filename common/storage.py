@@ -101,35 +101,52 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         raise DataError(f"{path} cannot be written: {error}; free some space, or choose another output") from error
 
 
-def replace_folder(path: str | Path, files: Mapping[str, str | bytes], optional: Collection[str] = ()) -> None:
-    """Write a folder of files in one step.
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield a folder to write into, which takes the place of `path` when the block ends without an error.
 
-    The folder is built as `.<name>.tmp` beside `path` and renamed, so an existing one is replaced only by a complete
-    one; between two renames the existing one is `.<name>.old`, and the next call finishes what a kill there left.
-    `optional` are names that an earlier one may have.
+    It is `.<name>.part` beside `path` and is renamed, so an existing one is replaced only by a complete one; between
+    two renames the existing one is `.<name>.old`, and the next call finishes what a kill there left.
+
+    Raises:
+        DataError: It cannot be written, as on a full disk; the old folder is unchanged.
+    """
+    path = path.absolute()
+    draft, old = path.with_name(f".{path.name}.part"), path.with_name(f".{path.name}.old")
+    try:
+        if old.exists() and not path.exists():
+            # Killed between the renames: the draft is complete.
+            (draft if draft.exists() else old).rename(path)
+        for leftover in (draft, old):
+            shutil.rmtree(leftover, ignore_errors=True)
+        draft.mkdir(parents=True)
+        try:
+            yield draft
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        if path.exists():
+            path.rename(old)
+        draft.rename(path)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error}; free some space, or choose another output") from error
+
+
+def replace_folder(path: str | Path, files: Mapping[str, str | bytes], optional: Collection[str] = ()) -> None:
+    """Write a folder of files in one step; see `new_folder`. `optional` are names that an earlier one may have.
 
     Raises:
         ModelError: `path` holds other files, which would be lost.
-        OSError: It cannot be written; the old folder is unchanged.
     """
-    path = Path(path).absolute()
-    draft, old = path.with_name(f".{path.name}.tmp"), path.with_name(f".{path.name}.old")
-    if old.exists() and not path.exists():
-        # Killed between the renames: the draft is complete.
-        (draft if draft.exists() else old).rename(path)
-    if path.exists():
-        names = {file.name for file in path.iterdir()} if path.is_dir() else {path.name}
-        if others := sorted(names - set(files) - set(optional)):
-            raise ModelError(f"{path} holds {others[0]!r}, which would be deleted; choose another path")
-    for leftover in (draft, old):
-        shutil.rmtree(leftover, ignore_errors=True)
-    draft.mkdir(parents=True)
-    for name, content in files.items():
-        _write(draft / name, content)
-    if path.exists():
-        path.rename(old)
-    draft.rename(path)
-    shutil.rmtree(old, ignore_errors=True)
+    path = Path(path)
+    with new_folder(path) as draft:
+        if path.exists():
+            names = {file.name for file in path.iterdir()} if path.is_dir() else {path.name}
+            if others := sorted(names - set(files) - set(optional)):
+                raise ModelError(f"{path.absolute()} holds {others[0]!r}, which would be deleted; choose another path")
+        for name, content in files.items():
+            _write(draft / name, content)
 
 
 @contextlib.contextmanager

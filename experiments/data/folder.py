@@ -55,32 +55,6 @@ class Question:
         object.__setattr__(self, "passages", tuple({passage.id: passage for passage in self.passages}.values()))
 
 
-@contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """Yield a folder to write into, which takes the place of `out` when the block ends without an error.
-
-    A kill leaves it as `.<name>.part`, which the next run deletes. `DataError` if it cannot be written, as on a full
-    disk; nothing is left behind.
-    """
-    out = out.absolute()
-    draft, old = out.with_name(f".{out.name}.part"), out.with_name(f".{out.name}.old")
-    try:
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        yield draft
-        if out.exists():
-            out.rename(old)
-        draft.rename(out)
-    except (OSError, sqlite3.Error) as error:
-        raise DataError(
-            f"{out} cannot be written: {error}; free some space, or choose another folder with --out, and run the same "
-            "command again"
-        ) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
-
-
 class FolderWriter(ExitStack):
     """Writes the corpus and the questions of a data folder, each passage and each question once.
 
@@ -118,7 +92,10 @@ class FolderWriter(ExitStack):
         self.num_questions[split] = self.num_questions.get(split, 0) + 1
 
     def _is_new(self, name: str) -> bool:
-        return self._ids.execute("INSERT OR IGNORE INTO ids VALUES (?)", (well_formed(name),)).rowcount == 1
+        try:
+            return self._ids.execute("INSERT OR IGNORE INTO ids VALUES (?)", (well_formed(name),)).rowcount == 1
+        except sqlite3.Error as error:  # the disk of temporary files is full
+            raise OSError(str(error)) from error
 
 
 def write_data(folder: Path, corpus: Iterable[Mapping[str, Any]], queries: Iterable[Mapping[str, Any]]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from common.checks import check_count
-from common.storage import folder_lock
+from common.storage import folder_lock, new_folder
 from corag.cli.console import print_table, progress, say, stderr
 from corag.errors import DataError, InputError
 from corag.memory import cache_folder
@@ -28,7 +28,6 @@ from experiments.data.folder import (
     FolderWriter,
     is_at_hand,
     is_written,
-    new_folder,
     read_source,
     share_corpus,
     write_source,

@@ -15,6 +15,7 @@ from typing import Any
 import corag
 from common.checks import check_count
 from common.configuration import spelling
+from common.storage import new_folder
 from corag.cli.console import progress, say
 from corag.errors import DataError, InputError
 from corag.models.runtime import Runtime, in_runtime, recording
@@ -25,7 +26,7 @@ from corag.text.data import DataFolder, Query, find_data, passage_at
 from corag.text.documents import SEPARATOR
 from corag.types import PromptedReader, Reader
 from experiments.data.config import comma_separated
-from experiments.data.folder import is_written, new_folder, read_source, share_corpus, write_queries, write_source
+from experiments.data.folder import is_written, read_source, share_corpus, write_queries, write_source
 from experiments.run.journal import Journal, fingerprint
 
 READER_FIELD = "reference_reader"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from common.checks import check_count, check_range
+from common.storage import new_folder
 from corag.cli.console import progress
 from corag.errors import InputError
 from corag.memory import TextStore
@@ -23,7 +24,7 @@ from corag.models.prompts import prompt
 from corag.text.chunking import sentence_spans
 from corag.text.data import DataFolder, Query
 from corag.text.documents import Document
-from experiments.data.folder import FolderWriter, Question, new_folder
+from experiments.data.folder import FolderWriter, Question
 from experiments.data.pools import Pool
 from experiments.evaluation.metrics import substring_match
 
