@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from common.checks import check_budget, check_query
-from common.configuration import parse
+from common.configuration import Configuration, parse
 from common.storage import modified
 from corag.candidates import Text, as_candidates
 from corag.errors import InputError, MissingExtraError
@@ -50,12 +49,9 @@ def select(
     check_budget(budget_tokens)
     candidates: Sequence[Candidate] = as_candidates(texts)
     if isinstance(method, str) and all(isinstance(value, _PLAIN) for value in settings.values()):
+        written = SELECTORS.check(method, **settings)
         parts = tuple(SELECTORS.parts.values()) + tuple(RERANKERS.parts.values())
-        given = tuple((name, type(value), value) for name, value in settings.items())
-        named = [value for value in settings.values() if isinstance(value, str)]
-        paths = [*_texts_in(method)[1:], *chain.from_iterable(map(_texts_in, named))]
-        files = tuple(modified(Path(path)) for path in paths)
-        chosen = _kept_selector(method, given, current(), parts, files)
+        chosen = _kept_selector(written, current(), parts, tuple(map(modified, _paths_in(written))))
     else:
         chosen = SELECTORS.make(method, **settings)
     if isinstance(method, str):
@@ -90,23 +86,24 @@ def with_missing_cosines(
 
 
 @lru_cache(maxsize=64)
-def _texts_in(part: str) -> tuple[str, ...]:
-    """Return a text, and behind it those in the settings of the part that it may spell: all may be paths."""
-    inner: list[str] = []
-    with suppress(InputError):
-        inner = [value for value in parse(part).settings.values() if isinstance(value, str)]
-    return (part, *chain.from_iterable(map(_texts_in, inner)))
+def _paths_in(part: Configuration) -> tuple[Path, ...]:
+    """Return the texts in the settings of a part, and of the parts that these spell: all may be paths."""
+    paths: list[Path] = []
+    for value in part.settings.values():
+        if isinstance(value, str):
+            paths.append(Path(value))
+            with suppress(InputError):
+                paths += _paths_in(parse(value))
+    return tuple(paths)
 
 
 _PLAIN = (str, int, float, bool, type(None))
 
 
 @lru_cache(maxsize=8)
-def _kept_selector(
-    method: str, settings: tuple[tuple[str, type, Any], ...], runtime: object, parts: object, files: object
-) -> Selector:
+def _kept_selector(part: Configuration, runtime: object, parts: object, files: object) -> Selector:
     """Return a selector, built once while runtime, registered parts and the files that it names are the same."""
-    return SELECTORS.make(method, **{name: value for name, _, value in settings})
+    return SELECTORS.make(part)
 
 
 @lru_cache(maxsize=8)
