@@ -3,9 +3,7 @@
 import pytest
 
 from corag import registry
-from corag.cli import doctor
 from corag.cli.main import MISTAKE, main
-from corag.optional import to_install
 
 
 @pytest.fixture(autouse=True)
@@ -24,13 +22,6 @@ def test_what_is_at_hand(tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert "minilm-evidence" in printed and "whole, in " in printed and "mine" in printed
     assert "no answer (" in printed and "not contacted" in printed and "secret-123" not in printed
-
-
-def test_a_missing_package_has_a_remedy(monkeypatch):
-    required = ["numpy>=2", "no-such-package>=1; extra == 'odd'", "pytest>=8; extra == 'dev'", "corag[x]; extra=='all'"]
-    monkeypatch.setattr(doctor.importlib.metadata, "requires", lambda _: required)
-    assert doctor.extras() == {"": ["numpy"], "odd": ["no-such-package"]}
-    assert dict(doctor._installed())["[odd]"] == f"missing: no-such-package; install with: {to_install('odd')}"
 
 
 def test_all_parts_are_listed(capsys, monkeypatch):

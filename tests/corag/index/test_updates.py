@@ -15,7 +15,6 @@ from corag.cli.main import main
 from corag.errors import DataError, IndexMismatchError, InputError
 from corag.files import process
 from corag.index import ChunkIndex, store, update_index, write
-from corag.index.build import estimated_seconds
 from corag.text.chunking import ChunkConfig
 from tests.corag.files.worlds import pdf
 from tests.corag.index.worlds import StoppedEmbedder, table_of
@@ -332,13 +331,3 @@ def test_the_version_that_is_read_outlives_an_interrupted_update(folder, tmp_pat
     assert content_of(uri) == old
     update(folder, uri, embedder := HashEmbedder())
     assert embedder.num_embedded == 1 and len(ChunkIndex.open(uri)) == 9
-
-
-def test_the_time_of_a_first_index_is_in_proportion_to_its_text(tmp_path):
-    for size, name in ((10, "small"), (40_000, "large"), (400_000, "larger")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "a.txt").write_text("one two " * size)
-    small, large, larger = (
-        estimated_seconds(tmp_path / name, HashEmbedder(), ChunkConfig(128)) for name in ("small", "large", "larger")
-    )
-    assert small == 0 < large < larger

@@ -11,10 +11,8 @@ import corag
 from corag import Chunk
 from corag.ranking import marginal_relevance
 from corag.selectors.base import arranged
-from corag.selectors.problem import SelectionProblem, cut_problem
 from corag.text.documents import Document, passage
 from corag.text.tokens import CallableCounter
-from corag.text.units import unit_size
 from corag.types import Answer, Candidate
 from tests.fakes import CHARACTERS, WORDS, FakeReader, offer
 
@@ -108,7 +106,6 @@ LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it
 MILL = Document("mill", "The mill stands still. It burnt down in 1931.", "Old mill")
 QUESTION = "How deep is the lake?"
 OFFERED = [Candidate(passage(LAKE), 0.9), Candidate(passage(MILL), 0.4)]
-SENTENCE = unit_size("sentence")
 
 
 def test_the_sentence_that_answers_is_chosen_below_its_title():
@@ -129,16 +126,6 @@ def test_an_item_costs_what_stands_between_it_and_the_line_that_leads_into_it(un
         assert selection.cost_tokens == len(selection.text) <= budget
         texts.add(selection.text)
     assert "You need:\n\u2026\n- a key" in texts
-
-
-def test_the_first_pass_keeps_what_shares_words_and_its_neighbours():
-    passages = SelectionProblem(QUESTION, OFFERED, WORDS, 100)
-    kept = cut_problem(passages, SENTENCE, 3).candidates
-    assert [one.chunk.id for one in kept] == ["lake#12-39", "lake#0-11", "lake#40-56"]
-    assert [one.similarity for one in kept] == sorted((one.similarity for one in kept), reverse=True)
-    assert {one.kind for one in kept} == {"score"}
-    assert len(cut_problem(passages, SENTENCE).chunks) == 6
-    assert cut_problem(SelectionProblem(QUESTION, [], WORDS, 100), SENTENCE).chunks == []
 
 
 # --- `sentence-threshold`: which sentences it keeps, in which order, and at which cost ---

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.text.words import exact_words, minilm_reads, minilm_share, spaced_characters, words
+from corag.text.words import exact_words, minilm_share, words
 from corag.types import Chunk
 
 ONE_WORD = [
@@ -96,30 +96,6 @@ CAPITALS = [
     "巴黎是法国的首都。",
 ]
 QUESTION = "德国的首都是什么?"
-
-
-@pytest.mark.parametrize(
-    ("text", "spaced"),
-    [
-        ("Rome is old", "Rome is old"),
-        ("柏林是", " 柏 林 是 "),
-        ("in 柏, tall", "in  柏 , tall"),
-        ("", ""),
-    ],
-)
-def test_words_where_no_space_divides_them(text, spaced):
-    assert spaced_characters(text) == spaced
-
-
-@pytest.mark.parametrize(
-    ("texts", "read"),
-    [
-        (["How deep?"], True), ([], True), (["12 + 3"], True), (["Wie heißt die größte Stadt?"], True),
-        ([QUESTION], False), (["Где находится озеро?"], False), (["ab", "湖 泊"], True), (["a", "湖 泊"], False),
-    ],
-)  # fmt: skip
-def test_half_of_the_letters_are_latin(texts, read):
-    assert minilm_reads(texts) == read
 
 
 @pytest.mark.parametrize(

@@ -7,29 +7,23 @@ import pytest
 from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.reading import draw, report
+from tests.experiments.worlds import write_folder
 
 pytestmark = pytest.mark.slow
 
 FACTS = {"Everest": "8,849 metres", "K2": "8,611 metres", "Lhotse": "8,516 metres"}
 
 
-def world(folder):
+@pytest.fixture
+def runs(tmp_path):
     """Three mountains with a question each, and a fourth question that no document answers."""
-    folder.mkdir(parents=True)
     documents = [{"id": name, "title": name, "text": f"{name} is {high} high."} for name, high in FACTS.items()]
     queries = [
         {"id": f"q-{name}", "question": f"How high is {name}?", "answers": [high], "gold": [name], "split": "dev"}
         for name, high in FACTS.items()
     ]
     missing = {"id": "q-none", "question": "Who climbed it?", "answers": ["nobody knows"], "gold": [], "split": "dev"}
-    queries.append(missing | {"answerable": False})
-    for name, rows in (("corpus", documents), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-@pytest.fixture
-def runs(tmp_path):
-    world(tmp_path / "data" / "mountains")
+    write_folder(tmp_path / "data" / "mountains", documents, [*queries, missing | {"answerable": False}])
     draw(tmp_path / "data", tmp_path / "runs", 4, {"mountains": "dev"})
     return tmp_path / "runs"
 

@@ -11,7 +11,7 @@ from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 
 pytestmark = pytest.mark.slow
 
-STUDIES = ("car-counts", "edc2-detection", "edc2-redundancy", "search-c")
+STUDIES = ("car-counts", "edc2-detection", "edc2-redundancy")
 """Of each way to prepare data."""
 
 

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import InputError
-from corag.selectors.corag.features import CURVE, curve_statistics, feature_dim, feature_vectors, question_vectors
+from corag.selectors.corag.features import CURVE, curve_statistics, question_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.types import Candidate, Chunk
 from tests.fakes import HashEmbedder
@@ -36,17 +35,3 @@ def test_passages_with_cosines_are_not_embedded():
         candidates = [Candidate(Chunk(str(row), f"text {row}"), value) for row, value in enumerate(similarities)]
         question_vectors([SelectionProblem("Which?", candidates, TOKENS, 9)], embedder, ("query", "curve"))
         assert embedder.num_embedded == embedded
-
-
-def test_a_recipe_orders_the_parts():
-    candidates = [Candidate(Chunk(text, text)) for text in ("Alpha is a letter.", "Beta is the next.")]
-    recipe = ("curve", "candidates", "query")
-    vectors = question_vectors([SelectionProblem("Which letter?", candidates, TOKENS, 9)], HashEmbedder(), recipe)
-    [row] = feature_vectors(recipe, *zip(*vectors, strict=True))
-    assert row.shape == (feature_dim(recipe, 8),) == (len(CURVE) + 16,)
-    embedded = HashEmbedder().embed(["Which letter?", "Alpha is a letter.", "Beta is the next."])
-    np.testing.assert_allclose(row[-8:], embedded[0], atol=1e-6)
-    np.testing.assert_allclose(row[-16:-8], embedded[1:].mean(axis=0), atol=1e-6)
-    for wrong in ((), ("query", "query"), ("moon",)):
-        with pytest.raises(InputError, match="features"):
-            feature_dim(wrong, 8)
