@@ -6,17 +6,13 @@ or ends need `subprocess`. In it calls of the operating system can fail; see `ca
 
 import multiprocessing
 import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
 from functools import cache
 from multiprocessing import forkserver
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -93,22 +89,3 @@ class Command:
 def run_command(*arguments, **changes):
     """Run `corag` to its end."""
     return Command(*arguments, **changes).end()
-
-
-@contextmanager
-def served(*arguments, **changes):
-    """Yield the process, the address and, in the end, all words of a `corag serve`, ended by Ctrl-C."""
-    command = [sys.executable, "-m", "corag.cli.main", *map(str, arguments), "--port", "0"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    variables = environment(PYTHONUNBUFFERED="1", **changes)
-    with subprocess.Popen(command, cwd=ROOT, env=variables, **pipes) as process:
-        try:
-            said = process.stdout.readline()
-            port = re.search(r"http://[^ ;]*:(\d+)", said)[1]
-            server = SimpleNamespace(process=process, url=f"http://127.0.0.1:{port}/", said=said)
-            yield server
-            process.send_signal(signal.SIGINT)
-            server.said += process.communicate(timeout=60)[0]
-            assert process.returncode == 0, server.said
-        finally:
-            process.kill()

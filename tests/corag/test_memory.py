@@ -56,7 +56,7 @@ def test_threads_share_a_capacity():
 
     def work(seed):
         rng = np.random.default_rng(seed)
-        for _ in range(3000):
+        for _ in range(1000):
             cache = caches[rng.integers(4)]
             values = cache.get_many(rng.integers(0, 40, 3).tolist(), lambda new: [bytes(key % 7) for key in new])
             assert all(len(value) < 7 for value in values)

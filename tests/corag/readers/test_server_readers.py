@@ -172,8 +172,3 @@ def test_a_server_is_asked_again_without_what_it_refuses(refuses, kept):
         assert [reader.answer(QUERY, CONTEXT).text for _ in range(2)] == ["Paris"] * 2
     assert server.chats[-1][kept] == reader.max_answer_tokens and refuses[0] not in server.chats[-1]
     assert refuses[0] in server.chats[-3] and refuses[0] not in server.chats[-2]
-
-
-def test_openai_needs_a_key():
-    with pytest.raises(InputError, match="OPENAI_API_KEY"):
-        OpenAIReader(model=MODEL)

@@ -5,7 +5,6 @@ import re
 import numpy as np
 
 from corag.models.encoders import DIMENSION, MAX_TOKENS, Encoded, TextEncoder, unit
-from corag.rerankers.evidence.reranker import NUM_FEATURES, VOCABULARY, Ensemble, EvidenceParts, Weights
 from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, Signals
 
 
@@ -45,26 +44,6 @@ class WordEncoder(TextEncoder):
         windows = self.windows(texts, window)
         states = self.states([ids for ids, _, _ in windows])
         return [Encoded.of(ids, starts, of_text, n) for (ids, starts, n), of_text in zip(windows, states, strict=True)]
-
-
-def linear_parts(max_size=2, bias=0.0, **by_figure):
-    """Parts whose logit is a bias and the given weights times the means of figures of chunks, and of pairs."""
-    linear = np.zeros(NUM_FEATURES)
-    for name, weight in by_figure.items():
-        if name in SINGLES:
-            linear[SINGLES.index(name)] = weight
-        else:
-            linear[3 * len(SINGLES) + PAIRS.index(name)] = weight
-    network = Ensemble(
-        mean=np.zeros(NUM_FEATURES),
-        scale=np.ones(NUM_FEATURES),
-        linear=linear[None],
-        bias=np.array([bias]),
-        hidden=np.zeros((1, 2, NUM_FEATURES)),
-        hidden_bias=np.zeros((1, 2)),
-        output=np.zeros((1, 2)),
-    )
-    return EvidenceParts("toy", max_size, network, np.ones(VOCABULARY), Weights())
 
 
 def signals_of(num_candidates, seed=0, question_tokens=3):

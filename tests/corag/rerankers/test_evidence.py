@@ -10,12 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag.errors import ModelError
-from corag.models.trained import Adapter, load_adapter, save_adapter
 from corag.rerankers.evidence.reranker import (
-    FORM,
-    EvidenceParts,
-    EvidenceReranker,
     EvidenceScorer,
     Hypotheses,
     Weights,
@@ -32,7 +27,7 @@ from corag.rerankers.evidence.signals import (
     split_title,
 )
 from corag.types import Chunk
-from tests.corag.rerankers.evidence_worlds import WordEncoder, linear_parts, signals_of
+from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
 
 
 def described(question, texts):
@@ -136,38 +131,3 @@ def test_the_probability_that_an_order_is_complete_is_that_of_the_sets_it_holds(
     total = sum(0.1 * (row + 1) for row in range(len(found))) or 1.0
     expected = [sum(0.1 * (row + 1) for row, one in enumerate(found) if one <= {*order}) / total for order in orders]
     np.testing.assert_allclose(scorer.complete(orders), expected, atol=1e-12)
-
-
-QUESTION = "When was the maker of Sky Ark born?"
-TEXTS = [
-    "Sky Ark\nSky Ark was made by Ann Lee.",
-    "Rome\nRome is a city.",
-    "Ann Lee\nAnn Lee was born in 1950.",
-    "Blue\nBlue is the sky.",
-]
-CHUNKS = [Chunk(str(row), text) for row, text in enumerate(TEXTS)]
-
-
-@pytest.fixture
-def adapter(tmp_path):
-    """A valid adapter folder."""
-    parts = linear_parts(maxsim=1.0)
-    save_adapter(tmp_path / "toy", Adapter("toy", FORM, parts.settings(), parts.tensors()), "a card")
-    return tmp_path / "toy"
-
-
-def test_it_prefers_the_pair_that_answers_over_one_of_it_and_over_distractors():
-    parts = linear_parts(bias=-3.0, maxsim=6.0, link=8.0)
-    scorer = EvidenceReranker(adapter=parts, encoder=WordEncoder()).scorer(QUESTION, CHUNKS)
-    values = dict(zip(orders := [(0, 2), (0,), (2,), (1, 3), (0, 1), (0, 2, 1)], scorer(orders), strict=True))
-    # A distractor costs nothing here: tokens have one price, in the search.
-    assert values[(0, 2, 1)] >= values[(0, 2)] > max(values[(0, 1)], values[(0,)], values[(2,)]) > values[(1, 3)]
-
-
-@pytest.mark.parametrize(("tensor", "value"), [("mean", np.zeros(3)), ("output", None), ("rarity", np.zeros(7))])
-def test_tensors_of_another_release_are_refused(adapter, tmp_path, tensor, value):
-    whole = load_adapter(adapter)
-    tensors = {name: held for name, held in {**whole.tensors, tensor: value}.items() if held is not None}
-    save_adapter(tmp_path / "other", whole._replace(tensors=tensors), "")
-    with pytest.raises(ModelError, match="other"):
-        EvidenceParts.load(tmp_path / "other")

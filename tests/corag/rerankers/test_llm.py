@@ -6,8 +6,7 @@ import os
 import pytest
 
 import corag
-from corag.errors import InputError, ReaderError, ScoringError
-from corag.rerankers import LanguageModel
+from corag.errors import ReaderError, ScoringError
 from corag.testing import QUESTION
 from corag.types import Chunk
 from tests.chat_server import ChatServer, Reply, weighing
@@ -79,8 +78,3 @@ def test_the_tree_is_searched_by_default():
 def test_a_reply_without_yes_and_no_is_an_error(reply, error, message):
     with ChatServer(reply) as server, pytest.raises(error, match=message):
         corag.reranker(openai_part(server)).score(QUESTION, ["Berlin."])
-
-
-def test_a_reader_without_a_language_model_is_refused():
-    with pytest.raises(InputError, match="no language model"):
-        LanguageModel(reader="extractive")

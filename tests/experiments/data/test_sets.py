@@ -105,8 +105,6 @@ def test_holobench(monkeypatch):
 
 
 def test_names():
-    with pytest.raises(InputError, match="hotpotqa"):
-        find_data_set("hotpot")
     with pytest.raises(InputError):
         find_data_set("ir_datasets:no-such-set")
     assert find_data_set("beir:scifact").splits == ("test", "train")

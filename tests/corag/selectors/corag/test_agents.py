@@ -145,9 +145,6 @@ def test_what_is_given_is_kept_and_the_agent_names_the_rest(parts):
 def test_agents_that_cannot_be_used():
     with pytest.raises(InputError, match="sign"):
         Corag(agent=sign_agent(), embedder=HashEmbedder())
-    with pytest.raises(InputError, match="features"):
-        config = replace(sign_agent().config, features=("moon",))
-        Corag(agent=ConfigurationAgent(config, sign_agent().weights))
 
 
 @pytest.mark.parametrize(
