@@ -5,9 +5,7 @@
         OpenAIReader(base_url=server.base_url, model="llama3.1:8b").answer(...)
 
 It answers `/api/chat` and `/v1/chat/completions` with one `Reply` after the other, the last one again and again, and
-keeps every request. `/api/show` and
-`/v1/models` know the models it was given; any other model is a 404. With `model_info=None` it leaves that field out, as
-servers do for some models.
+keeps every request. `/api/show` and `/v1/models` know the models it was given; any other model is a 404.
 """
 
 import contextlib
@@ -26,8 +24,7 @@ class Reply:
 
     Args:
         ending: What follows the pieces: the last line ("done"), a clean end without it ("nothing"), a dropped
-            connection ("drop"), a line with an error ("error"), silence until the server stops ("hang"), or the
-            pieces again and again ("endless").
+            connection ("drop"), a line with an error ("error"), or silence until the server stops ("hang").
         body: Sent as it is instead of all this.
         log_probabilities: Of the pieces, each one token, sent where the request asks for them.
         alternatives: Log-probabilities of what each piece might have been, likewise, by `top_logprobs`.
@@ -85,14 +82,11 @@ class Reply:
         yield {"done": whole, "error": error}.get(self.ending, b"")
 
     def _scored(self, request):
-        """Yield the pieces, without end if they are endless, each with its log-probability if it is asked for."""
+        """Yield the pieces, each with its log-probability if it is asked for."""
         scores = self.log_probabilities if request.get("logprobs") else ()
         more = {"top_logprobs": self.alternatives[: request.get("top_logprobs") or 0]}
-        while True:
-            for number, piece in enumerate(self.pieces):
-                yield piece, [{"token": piece, "logprob": value} | more for value in scores[number : number + 1]]
-            if self.ending != "endless":
-                return
+        for number, piece in enumerate(self.pieces):
+            yield piece, [{"token": piece, "logprob": value} | more for value in scores[number : number + 1]]
 
 
 def weighing(request):
@@ -113,16 +107,9 @@ class ChatServer:
         gate: No chat is answered until so many are under way at the same time, once; a minute is too long to wait.
     """
 
-    def __init__(
-        self,
-        *replies,
-        models=("llama3.1:8b",),
-        model_info=MODEL_INFO,
-        refuses=(),
-        gate=0,
-    ):
+    def __init__(self, *replies, models=("llama3.1:8b",), model_info=MODEL_INFO, refuses=(), gate=0):
         self.models, self.refuses = models, refuses
-        self.show = {} if model_info is None else {"model_info": model_info}
+        self.show = {"model_info": model_info}
         self.requests = []
         self.headers = []
         self.most_at_once = 0
@@ -213,7 +200,6 @@ class _Handler(BaseHTTPRequestHandler):
                 self._reply(self.chat.next_reply(body), body)
 
     def _reply(self, reply, body):
-        stopping = self.chat.stopping
         self.send_response(reply.status)
         kind = "application/x-ndjson" if self.path == "/api/chat" else "text/event-stream"
         for name, value in ({"Content-Type": kind, "Transfer-Encoding": "chunked"} | reply.headers).items():
@@ -221,10 +207,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         for chunk in filter(None, reply.chunks(self.path, body)):
             self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
-            if stopping.is_set():
-                break
         if reply.ending == "hang":
-            stopping.wait()
+            self.chat.stopping.wait()
         if reply.ending in ("drop", "hang"):
             self.close_connection = True
         else:

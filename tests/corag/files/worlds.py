@@ -118,12 +118,12 @@ def mail(subject="Prüfung of the pump"):
     return message.as_bytes()
 
 
-def html(body, *, title="", charset="utf-8"):
+def html(body, *, title=""):
     """Write an HTML page with navigation and footer around its body."""
-    page = f"""<!DOCTYPE html><html><head><meta charset="{charset}"><title>{title}</title>
+    page = f"""<!DOCTYPE html><html><head><meta charset="utf-8"><title>{title}</title>
     <style>p {{ color: red }}</style><script>var hidden = 1;</script></head>
     <body><nav><a href="/">Home</a></nav>{body}<footer>All rights reserved</footer></body></html>"""
-    return page.encode(charset)
+    return page.encode()
 
 
 def outline(file):
