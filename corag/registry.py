@@ -180,9 +180,7 @@ class Registry(Generic[P]):
                     f"{self.kind} {spelling(part)!r} is built already; build it with {', '.join(settings)}"
                 )
             return part
-        written = parse(part)
-        names = self.parameters(written.name).keys() & defaults.keys() - written.settings.keys() - settings.keys()
-        written = self.check(written, **{name: defaults[name] for name in defaults if name in names}, **settings)
+        written = self.check(part, defaults=defaults, **settings)
         build = self.builder(written.name)
         try:
             made = build(**written.settings)
@@ -216,8 +214,10 @@ class Registry(Generic[P]):
         name = parse(part).name
         return name in self.parts or (bool(self._fallback and name) and self._is_model(name))
 
-    def check(self, part: str, /, **settings: Any) -> Configuration:
-        """Return a part with all its settings, which it takes; nothing is built.
+    def check(
+        self, part: str, /, *, defaults: Mapping[str, Any] = MappingProxyType({}), **settings: Any
+    ) -> Configuration:
+        """Return a part with all its settings, which it takes, as `make` builds it; nothing is built.
 
         Raises:
             InputError: The name is unknown, or the part does not take a setting.
@@ -227,6 +227,7 @@ class Registry(Generic[P]):
             raise InputError(f"{self.kind} {str(written)!r}: {sorted(twice)[0]!r} is set twice; leave one out")
         given = {**written.settings, **settings}
         signature = inspect.signature(self.builder(written.name))
+        given |= {name: value for name, value in defaults.items() if name in signature.parameters and name not in given}
         try:
             signature.bind(**given)
         except TypeError as error:

@@ -16,7 +16,7 @@ from corag.errors import InputError
 from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.embedders import CachedEmbedder, vectors_by
 from corag.registry import EMBEDDERS, SELECTORS
-from corag.selecting import with_missing_cosines
+from corag.selecting import kept_embedder, kept_selector, with_missing_cosines
 from corag.selectors.raptor.tree import tree_setting
 from corag.text.documents import SEPARATOR, citation, content
 from corag.text.tokens import token_counts
@@ -178,7 +178,9 @@ def ask(
     budget = Budget(budget_tokens, reading, budget_for)
     budget.for_context(question)  # refuses what leaves no room for a context, before any work
     source = ChunkIndex.open(index) if isinstance(index, str | Path) else index
-    selecting = SELECTORS.make(method, defaults={**tokens_setting(counter), **tree_setting(method, source)}, **settings)
+    tree = tree_setting(method, source)
+    build = SELECTORS.make if tree else kept_selector  # a tree is read anew, as it changes with its index
+    selecting = build(method, defaults={**tokens_setting(counter), **tree}, **settings)
     candidates: Sequence[Candidate]
     if isinstance(source, ChunkIndex):
         embedding = embedder_of(source) if embedder is None else EMBEDDERS.make(embedder)
@@ -209,7 +211,7 @@ async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | 
 
 def embedder_of(index: ChunkIndex) -> CachedEmbedder:
     """Return what an index's questions are embedded by if no embedder is given: its own."""
-    return CachedEmbedder(check_untrusted(EMBEDDERS, index.manifest.embedder_name, f"the index at {index.uri}"))
+    return kept_embedder(check_untrusted(EMBEDDERS, index.manifest.embedder_name, f"the index at {index.uri}"))
 
 
 def read(reader: Reader, question: str, context: str, on_token: Callable[[str], None] | None = None) -> Answer:

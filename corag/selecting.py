@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from common.checks import check_budget, check_query
@@ -18,7 +19,7 @@ from corag.models.embedders import CachedEmbedder, vectors_by
 from corag.models.runtime import current
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
 from corag.selectors.problem import promising
-from corag.types import Candidate, Embedder, Selection, Selector
+from corag.types import Candidate, Selection, Selector, TokenCounter
 
 
 def select(
@@ -48,12 +49,7 @@ def select(
     check_query(query)
     check_budget(budget_tokens)
     candidates: Sequence[Candidate] = as_candidates(texts)
-    if isinstance(method, str) and all(isinstance(value, _PLAIN) for value in settings.values()):
-        written = SELECTORS.check(method, **settings)
-        parts = tuple(SELECTORS.parts.values()) + tuple(RERANKERS.parts.values())
-        chosen = _kept_selector(written, current(), parts, tuple(map(modified, _paths_in(written))))
-    else:
-        chosen = SELECTORS.make(method, **settings)
+    chosen = kept_selector(method, **settings)
     if isinstance(method, str):
         candidates = with_missing_cosines(query, candidates, budget_tokens, chosen)
     return chosen.select(query, candidates, budget_tokens)
@@ -70,8 +66,7 @@ def with_missing_cosines(
     if not lacking or not getattr(selector, "compares", not hasattr(selector, "reranker")):
         return candidates
     try:
-        embedder = getattr(selector, "cached_embedder", None)
-        embedder = embedder or _kept_embedder(current(), tuple(EMBEDDERS.parts.values()))
+        embedder = getattr(selector, "cached_embedder", None) or kept_embedder()
         [question] = vectors_by(embedder, [query], unit=True, query=True)
     except MissingExtraError:
         return candidates  # the selector takes the order as it is given, or says what it lacks
@@ -83,6 +78,38 @@ def with_missing_cosines(
         for candidate, cosine in zip(offered, cosines, strict=True)
     ]
     return sorted(compared, key=lambda candidate: -(candidate.similarity or 0.0))
+
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def kept_selector(
+    method: str | Selector, *, defaults: Mapping[str, Any] = MappingProxyType({}), **settings: Any
+) -> Selector:
+    """Return a selector as `SELECTORS.make` does; one that is given by name alone is built once, with its models.
+
+    It is built anew if the runtime, the registered parts or a file that its settings name have changed.
+    """
+    if not isinstance(method, str):
+        return SELECTORS.make(method, **settings)
+    part = SELECTORS.check(method, defaults=defaults, **settings)
+    counters = {name: one for name, one in part.settings.items() if isinstance(one, TokenCounter)}
+    if not all(name in counters or isinstance(one, _PLAIN) for name, one in part.settings.items()):
+        return SELECTORS.make(part)
+    parts = tuple(SELECTORS.parts.values()) + tuple(RERANKERS.parts.values())
+    # Counters of one name may differ; while the part is kept, they are, too, and their ids are no others'.
+    return _kept_selector(part, tuple(map(id, counters.values())), current(), parts, _files_of(part))
+
+
+def kept_embedder(part: Configuration | None = None) -> CachedEmbedder:
+    """Return an embedder, without a name the default one, kept likewise, with the vectors of texts."""
+    files = () if part is None else (modified(Path(part.name)), *_files_of(part))
+    return _kept_embedder(part, current(), tuple(EMBEDDERS.parts.values()), files)
+
+
+def _files_of(part: Configuration) -> tuple[Any, ...]:
+    """Return the state of all files that settings of a part may name."""
+    return tuple(map(modified, _paths_in(part)))
 
 
 @lru_cache(maxsize=64)
@@ -97,16 +124,11 @@ def _paths_in(part: Configuration) -> tuple[Path, ...]:
     return tuple(paths)
 
 
-_PLAIN = (str, int, float, bool, type(None))
-
-
 @lru_cache(maxsize=8)
-def _kept_selector(part: Configuration, runtime: object, parts: object, files: object) -> Selector:
-    """Return a selector, built once while runtime, registered parts and the files that it names are the same."""
+def _kept_selector(part: Configuration, counters: object, runtime: object, parts: object, files: object) -> Selector:
     return SELECTORS.make(part)
 
 
 @lru_cache(maxsize=8)
-def _kept_embedder(runtime: object, parts: object) -> Embedder:
-    """Return the default embedder, likewise; it keeps the vectors of texts."""
-    return CachedEmbedder()
+def _kept_embedder(part: Configuration | None, runtime: object, parts: object, files: object) -> CachedEmbedder:
+    return CachedEmbedder(part)

@@ -9,6 +9,7 @@ import pytest
 import corag
 from corag.errors import InputError
 from corag.index import ChunkIndex
+from corag.reply import embedder_of
 from corag.types import Candidate, Chunk
 from tests.chat_server import ChatServer
 from tests.chat_server import Reply as Sent
@@ -47,6 +48,21 @@ def test_a_reply_can_be_written_as_json(small_index):
 
 EVEREST = "How high is Everest?"
 FOUND = ["K2 is high.", "Everest is 8,849 metres high.", "Everest lies in Nepal.", "Sand is dry."]
+
+
+def test_parts_by_name_are_built_once_for_all_questions(monkeypatch, small_index):
+    built = []
+    monkeypatch.setitem(corag.SELECTORS.parts, "counted", lambda k=1: built.append(k) or corag.selector("top-k", k=k))
+    texts = [[corag.ask(EVEREST, FOUND, method="counted", k=k).selection.text for k in (1, 2, 1)] for _ in range(2)]
+    assert built == [1, 2] and texts[0] == texts[1]
+    with corag.runtime(batch_tokens=64):
+        corag.ask(EVEREST, FOUND, method="counted")
+    assert built == [1, 2, 1]
+    assert embedder_of(ChunkIndex.open(small_index)) is embedder_of(ChunkIndex.open(small_index))
+    # Counters of one name are not one.
+    counters = [corag.tokens(lambda text, of=of: of * len(text)) for of in (1, 2)]
+    costs = [corag.ask(EVEREST, FOUND, method="full", tokenizer=one).selection.cost_tokens for one in counters * 2]
+    assert counters[0].name == counters[1].name and costs[1] == 2 * costs[0] and costs[2:] == costs[:2]
 
 
 def asked_of(retriever, selector="top-k", *, num_candidates=20, **settings):
