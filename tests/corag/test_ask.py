@@ -18,24 +18,16 @@ from tests.fakes import CHARACTERS
 QUESTION = "How deep is the lake in which the Oro ends?"
 
 
-def asked(uri, budget_tokens=48, **settings):
-    given = {"method": corag.selector("corag", **settings), "reader": "extractive", "num_candidates": 8}
-    return corag.ask(QUESTION, ChunkIndex.open(uri), budget_tokens=budget_tokens, retrieval="hybrid", **given)
-
-
-def test_each_step_hands_on_to_the_next(small_index):
-    reply = asked(small_index)
-    embedder = corag.embedder()
-    candidates = ChunkIndex.open(small_index).retrieve(QUESTION, embedder.embed([QUESTION])[0], 8, "hybrid")
+def test_each_step_hands_on_to_the_next_and_the_reply_is_written_as_json(small_index):
+    index, embedder = ChunkIndex.open(small_index), corag.embedder()
+    given = {"method": corag.selector("corag"), "reader": "extractive", "num_candidates": 8}
+    reply = corag.ask(QUESTION, index, budget_tokens=48, retrieval="hybrid", **given)
+    candidates = index.retrieve(QUESTION, embedder.embed([QUESTION])[0], 8, "hybrid")
     selection = corag.selector("corag").select(QUESTION, candidates, 48)
     assert reply.selection.ids == selection.ids != ()
     assert reply.selection.text == selection.text
     assert reply.answer == corag.reader("extractive").answer(QUESTION, selection.text)
     assert "Lake Sable is the deepest lake" in reply.answer.text
-
-
-def test_a_reply_can_be_written_as_json(small_index):
-    reply = asked(small_index)
     said = json.loads(json.dumps(reply.to_dict(), allow_nan=False))
     assert said["question"] == QUESTION and said["answer"] == reply.answer.text
     assert set(said["citations"].values()) <= set(reply.selection.ids)

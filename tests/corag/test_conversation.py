@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from corag.cli.main import MISTAKE, main
+from corag.cli.main import main
 from corag.readers.chat import OllamaReader
 from tests.chat_server import ChatServer
 from tests.chat_server import Reply as Sent
@@ -33,13 +33,6 @@ def test_a_language_model_makes_a_question_stand_alone(sent, alone):
     [asked] = server.chats
     assert "Question: How deep is Lake Sable?\nAnswer: 310 metres" in contents(asked)[1]
     assert f"Last question: {FOLLOW_UP}" in contents(asked)[1]
-
-
-@pytest.mark.parametrize("reader", [[], ["--reader", "extractive"]])
-def test_without_a_language_model_there_is_no_conversation(reader, small_index, capsys):
-    assert main(["chat", "--index", str(small_index), *reader]) == MISTAKE
-    said = capsys.readouterr().err.strip()
-    assert "language model" in said and "\n" not in said
 
 
 def test_questions_from_a_pipe(small_index, monkeypatch, capsys):

@@ -65,19 +65,19 @@ ORDERS = [order for size in (1, 2) for order in itertools.permutations(range(4),
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("backend", "precision"), [("torch", "bf16"), ("torch", "fp32"), ("openvino", "bf16")])
-def test_backends_value_and_select_alike(backend, precision):
+@pytest.mark.parametrize("backend", ["torch", "openvino"])
+def test_half_the_precision_values_and_selects_alike(backend):
     try:
-        reranker = MiniLMCosine(backend=backend, precision=precision)
+        reranker = MiniLMCosine(backend=backend, precision="bf16")
     except InputError as error:
         pytest.skip(str(error))
     exact = MiniLMCosine(backend="openvino", precision="fp32")
     values, expected = (each.scorer(QUESTION, CHUNKS)(ORDERS) for each in (reranker, exact))
-    assert np.abs(values - expected).max() < (1e-5 if precision == "fp32" else 1e-2)
+    assert np.abs(values - expected).max() < 1e-2
     candidates = [Candidate(chunk, 1 - 0.1 * rank) for rank, chunk in enumerate(CHUNKS)]
     chosen = [corag.selector("naive", reranker=each).select(QUESTION, candidates, 40).ids for each in (reranker, exact)]
     # With the eight bits of bf16, nearly equal values may change places.
-    assert chosen[0] == chosen[1] if precision == "fp32" else set(chosen[0]) == set(chosen[1])
+    assert set(chosen[0]) == set(chosen[1])
 
 
 @pytest.mark.slow

@@ -45,13 +45,8 @@ def test_sets_are_data_folders(small_data, tmp_path):
     [path] = stress_sets(data, pool, tmp_path, kind="redundancy", size=6, rates=(0.5,), quiet=True).values()
     [query] = DataFolder.open(path).split("train", 1)
     assert [name.split("~")[0] for name in query.candidates[3:]] == list(query.candidates[:3])
-    for wrong in (
-        {"size": 9, "rates": (0.5,)},  # more than the questions have
-        {"kind": "redundancy", "size": 4, "rates": (1.0,)},
-        {"rates": (1.5,)},
-    ):
-        with pytest.raises(InputError):
-            stress_sets(data, pool, tmp_path, **{"kind": "noise", **wrong}, quiet=True)
+    with pytest.raises(InputError):  # more than the questions have
+        stress_sets(data, pool, tmp_path, kind="noise", size=9, rates=(0.5,), quiet=True)
 
 
 def test_rewritings_by_a_model_are_paid_once(tmp_path):
