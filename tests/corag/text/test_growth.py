@@ -58,7 +58,6 @@ READERS = {
     "text": read("a.txt"),
     "AsciiDoc": read("a.adoc"),
     "TeX": read("a.tex"),
-    "RST": read("a.rst"),
     "mail": lambda text: read("a.eml")(f"Subject: a\nMIME-Version: 1.0\n\n{text}"),
 }
 
