@@ -86,13 +86,6 @@ def test_the_loss_is_the_cross_entropy_of_the_sets_that_may_be_true():
     assert float(module.losses(batch)[0].detach()) == pytest.approx(np.mean(expected), rel=1e-5)
 
 
-def test_drawn_sets_stand_for_all():
-    example = example_of(Asked("q", [None] * 12, ((0, 1),)), signals_of(12), 3)
-    # 12 single chunks, 66 pairs and 220 triples; the pair that is true is first.
-    assert np.exp(example.corrections[1:]).sum() == pytest.approx(12 + 65 + 220, rel=1e-5)
-    assert example.corrections[0] == 0 and example.num_true == 1
-
-
 @pytest.fixture
 def config(small_data, tmp_path):
     source = LabelSource(data=small_data.name, pool="corpus", num_candidates=4)

@@ -1,5 +1,3 @@
-from functools import cache
-
 import pytest
 
 import corag
@@ -14,21 +12,6 @@ def offered(**settings):
         "tokenizer": corag.tokens(), "reranker": "bm25", "agent": None,
         "reader": "extractive", "summarizer": "extractive", "embedder": corag.embedder(), **settings,
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_methods_share_what_they_may(small_checkpoint, shared):
-    names = "top-k,naive,corag,corag(agent=none),naive(reranker=minilm-softsim),corag(reranker=bm25),upper"
-    reranker = cache(corag.reranker) if shared else None
-    selectors = make_methods(names, offered(reranker=None, agent=str(small_checkpoint)), reranker).selectors
-    assert list(selectors) == names.split(",")
-    assert selectors["corag"].agent is not None and selectors["corag(agent=none)"].agent is None
-    # What is given does not silence the agent on the rest.
-    assert selectors["corag(reranker=bm25)"].agent is not None
-    assert selectors["naive(reranker=minilm-softsim)"].reranker.name == "minilm-softsim"
-    both = make_methods("naive,upper", offered(), reranker).selectors.values()
-    one, other = (selector.reranker for selector in both)
-    assert one.name == other.name == "bm25" and (one is other) == shared
 
 
 def test_all_stands_for_what_can_run(small_checkpoint, monkeypatch):

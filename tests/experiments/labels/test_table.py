@@ -2,9 +2,8 @@
 
 import pytest
 
-from common.configuration import parse
 from corag.errors import DataError
-from experiments.labels.table import read_labels, search_settings
+from experiments.labels.table import read_labels
 from tests.experiments.worlds import label_row, question_row, write_labels
 
 ROWS = [
@@ -14,11 +13,6 @@ ROWS = [
     label_row("q2", "b", 1.0, iterations=5),
 ]
 QUESTIONS = [question_row("q1", "one?", [1.0, 0.0]), question_row("q2", "two?", [0.0, 1.0], split="dev")]
-
-
-def _whole(configuration):
-    name, settings = search_settings(parse(configuration))
-    return name.with_search(*(settings or ()))
 
 
 def test_a_table_becomes_arrays(tmp_path):
@@ -49,15 +43,6 @@ def test_a_grid_becomes_classes_and_settings(tmp_path):
     assert classes.names == ("corag(unit=passage, reranker=a)", "corag(unit=passage, reranker=b)")
     assert classes.label.tolist() == [0, 0, 1, 1]
     assert classes.settings[:, 0].tolist() == [2, 5, 2, 5]
-    assert _whole(rows[1]["configuration"]) == rows[1]["configuration"]
-
-
-def test_other_settings_of_the_search_belong_to_the_class(tmp_path):
-    name = 'corag(reranker=a, search={"max_scored": 60})'
-    rows = [label_row("q1", "a", 0.5, configuration=parse(name).with_search(count, 0.1, 0.0)) for count in (2, 5)]
-    classes = read_labels(str(write_labels(tmp_path / "l.parquet", rows, QUESTIONS[:1]))).classes()
-    assert (classes.names, classes.settings[:, 0].tolist()) == ((name,), [2, 5])
-    assert _whole(rows[1]["configuration"]) == parse(rows[1]["configuration"])
 
 
 def test_other_configurations_are_classes_of_their_own(tmp_path):
