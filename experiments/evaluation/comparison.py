@@ -123,9 +123,6 @@ class SetRun:
         if VERDICT in comma_separated(config.judge_figures):
             self._queries = with_claims(self._queries, f"{config.data}, {config.split},")
         self._parts = Parts(config, self._queries)
-        shortest = min((query.question for query in self._queries), key=len, default="")
-        for budget in self.budgets:
-            self._parts.budget(budget).for_context(shortest)
         self._measures = Measures(config.measures)
         self._methods = self._parts.methods(config.methods)
         self._content = [

@@ -140,7 +140,7 @@ def _reranker_for(method: Configuration, reranker: str) -> str:
 
 
 class Parts:
-    """The parts that the config of a set of questions names.
+    """The parts that the config of a set of questions names; `InputError` if a budget has no room for any context.
 
     Attributes:
         reader: Reads each context once; None where nothing is to be read.
@@ -162,6 +162,9 @@ class Parts:
         else:
             where = f"{config.data}, {config.split},"
             self.skip_reason = f"no question of {where} has reference answers, so nothing is read"
+        shortest = min((query.question for query in queries), key=len, default="")
+        for budget in config.budgets or (config.budget,):
+            self.budget(budget).for_context(shortest)
 
     def budget(self, tokens: int) -> Budget:
         """Return a budget for prompts, or for contexts alone, as the config says."""

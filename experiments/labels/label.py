@@ -55,7 +55,6 @@ def label(config: LabelConfig) -> Path:
         budget_for=config.budget_for, reader=config.reader, tokenizer=config.tokenizer, embedder=config.embedder,
     )  # fmt: skip
     parts = Parts(evaluation, queries)
-    parts.budget(config.budget).for_context(min((query.question for query in queries), key=len))
     settings = config.measured_settings("shard")
     content = [content_hash(source.folder, source.queries, config.index, source.settings.run) for source in sources]
     work = fingerprint([settings, fingerprint(content), versions()])
