@@ -45,12 +45,6 @@ COUNTS = {"queries_with_sentences": "sentence_recall", "queries_with_answer": "a
 """Questions that are counted, by a measure that only they have."""
 
 
-def evaluate(config: EvaluateConfig) -> dict[str, Any]:
-    """Compare methods on one data folder at one budget, and return what `--out` writes; see `compare`."""
-    [[result]] = compare(config).values()
-    return dict(result.record)
-
-
 def show(config: EvaluateConfig) -> None:
     """Compare methods, and show what came of it; a setting that no method takes is an `InputError`."""
     config.check_used()

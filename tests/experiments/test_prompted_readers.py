@@ -3,10 +3,9 @@
 import pytest
 
 from corag.registry import READERS
-from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from tests.corag.text.tokens.worlds import ChatReader, byte_level
-from tests.experiments.worlds import rows_of
+from tests.experiments.worlds import evaluate, rows_of
 
 BUDGET = 260
 

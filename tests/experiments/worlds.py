@@ -9,6 +9,7 @@ import agent
 import corag
 from agent import AgentConfig, Configuration, Ranges
 from corag.types import Answer
+from experiments.evaluation.comparison import compare
 from experiments.labels.table import VECTORS, read_labels
 from experiments.labels.table import write_labels as write_table
 from experiments.report.measures import MEASURES
@@ -24,6 +25,12 @@ MANY_QUERIES = [
     for number, row in enumerate([*QUERIES[:8], *QUERIES[:8], *QUERIES[:4]])
 ]
 """As few as `corag tune` takes, with few candidates."""
+
+
+def evaluate(config):
+    """Compare methods on one data folder at one budget, and return what `--out` writes."""
+    [[result]] = compare(config).values()
+    return dict(result.record)
 
 
 def write_folder(path, documents=DOCUMENTS, queries=QUERIES):

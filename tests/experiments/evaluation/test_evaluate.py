@@ -9,11 +9,11 @@ from corag.errors import ReaderError
 from corag.registry import READERS
 from corag.text.data import DataFolder
 from experiments.data.splits import held_out
-from experiments.evaluation.comparison import compare, evaluate
+from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.report.measures import MEASURES
 from experiments.report.results import Result
-from tests.experiments.worlds import DOCUMENTS, QUERIES, rows_of, same, untimed
+from tests.experiments.worlds import DOCUMENTS, QUERIES, evaluate, rows_of, same, untimed
 from tests.fakes import FakeReader
 
 DESIGN_KEYS = {

@@ -6,12 +6,12 @@ import pytest
 
 from corag.models.chat import ChatError, OllamaChat
 from corag.text.data import Query
-from experiments.evaluation.comparison import compare, evaluate
+from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import JUDGEMENTS, Claim, Judge, JudgedAnswer, chats_of, claim_of
 from experiments.report.comparison import results_page
 from tests.chat_server import ChatServer, Reply
-from tests.experiments.worlds import QUERIES, rows_of, write_folder
+from tests.experiments.worlds import QUERIES, evaluate, rows_of, write_folder
 
 ANSWER = JudgedAnswer(
     "Who built the railway?",

@@ -7,11 +7,11 @@ import pytest
 
 from corag.types import Chunk
 from experiments.data.trec import ranking_of, run_lines
-from experiments.evaluation.comparison import compare, evaluate
+from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig
 from experiments.report.comparison import results_page
 from tests.corag.text.test_data import HEADING, write_beir
-from tests.experiments.worlds import DOCUMENTS, QUERIES, rows_of
+from tests.experiments.worlds import DOCUMENTS, QUERIES, evaluate, rows_of
 
 PASSAGES = [{"_id": row["id"], "title": row["title"], "text": row["text"]} for row in DOCUMENTS]
 QUESTIONS = [{"_id": row["id"], "text": row["question"], "metadata": {}} for row in QUERIES]
