@@ -5,15 +5,93 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
 
+import numpy as np
+
 import corag
 from corag import Candidate, Chunk
 from corag.models.embedders import CachedEmbedder
+from corag.rerankers.scorers import JoinedTextScorer
 from corag.selectors.car import Method
 from corag.selectors.raptor.build import build_tree
-from corag.text.documents import Document, passage, with_title
+from corag.text.documents import SEPARATOR, Document, passage, with_title
+from corag.text.tokens import CallableCounter
 from corag.types import TokenCounter
-from tests.campaign.parts import COUNTERS, RERANKERS, Coarse, Lost, LostEmbedder
-from tests.fakes import HashEmbedder, SignEmbedder, odd_reader, odd_summarizer, sign_agent
+from tests.corag.rerankers.test_window import Letters
+from tests.corag.text.tokens.worlds import byte_level, made_encoding, unigram
+from tests.fakes import COUNTERS as DOZEN
+from tests.fakes import (
+    HashEmbedder,
+    HashReranker,
+    SetReranker,
+    SignEmbedder,
+    TableReranker,
+    odd_reader,
+    odd_summarizer,
+    sign_agent,
+)
+
+
+class Mean(HashReranker):
+    """Values a text by its parts, so that no order is better than another and ties abound."""
+
+    name = "mean"
+
+    def score(self, query, texts):
+        return np.array([np.mean([len(part) % 4 / 4 for part in text.split(SEPARATOR)]) for text in texts])
+
+    def scorer(self, query, chunks):
+        return JoinedTextScorer(self, query, chunks, order_matters=False)
+
+
+class Lost(HashReranker):
+    """Says of some texts that their value is no number."""
+
+    name = "lost"
+
+    def score(self, query, texts):
+        values = super().score(query, texts)
+        return np.where(values < 0.1, np.nan, values)
+
+
+class LostEmbedder(HashEmbedder):
+    """Gives some texts no direction, or vectors that are no numbers."""
+
+    def embed(self, texts):
+        vectors = super().embed(texts)
+        vectors[vectors[:, 0] > 0.9] = np.nan
+        vectors[vectors[:, 0] < -0.5] = 0
+        return vectors
+
+
+class Coarse(HashEmbedder):
+    """Four directions, so that many texts are equal."""
+
+    def __init__(self):
+        super().__init__("coarse")
+
+    def embed(self, texts):
+        return np.array([np.eye(8)[len(text) % 4] for text in texts], dtype=np.float32).reshape(len(texts), 8)
+
+
+RERANKERS = (
+    HashReranker,
+    SetReranker,
+    lambda: TableReranker({}, default=0.5),
+    Mean,
+    lambda: "bm25",
+    lambda: Letters(window=30),
+)
+
+COUNTERS = (
+    *DOZEN,
+    byte_level(),
+    unigram(),
+    CallableCounter(made_encoding().encode_ordinary, name="tiktoken/made"),
+    CallableCounter(lambda text: 0, name="nothing"),
+    CallableCounter(lambda text: len(text) * 10**9, name="huge"),
+    CallableCounter(lambda text: len(f"<|user|>{text}<|end|>\n<|assistant|>".split("|")) + len(text), name="template"),
+)
+"""The first dozen are those of the other tests."""
 
 
 def one_of(*values):
@@ -209,7 +287,7 @@ def drawn_case(number):
         CoragError: The settings contradict each other.
     """
     rng = random.Random(f"case {number}")
-    tokens = rng.choice(list(COUNTERS.values()))
+    tokens = rng.choice(COUNTERS)
     name = rng.choice([one for one in DRAWN if one not in SLOW] if rng.random() < 0.75 else list(DRAWN))
     selector = drawn_selector(rng, name, tokens)
     most = 6 if name in SLOW else 14
