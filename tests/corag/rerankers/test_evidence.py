@@ -3,8 +3,6 @@
 Its other figures are held by the golden selections, of which each changes some.
 """
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,7 +12,6 @@ from corag.rerankers.evidence.reranker import (
     EvidenceScorer,
     Hypotheses,
     Weights,
-    gelu,
     weigh,
 )
 from corag.rerankers.evidence.signals import (
@@ -86,11 +83,6 @@ def test_all_sets_up_to_the_size_are_hypotheses(num_candidates, max_size, expect
     assert all(tuple(sorted(chosen)) == chosen for chosen in found.sets)
     for chosen, members in zip(found.sets, found.members, strict=True):
         assert tuple(np.flatnonzero(members)) == chosen
-
-
-def test_gelu_is_near_its_definition():
-    x = np.linspace(-5, 5, 201, dtype=np.float32)
-    np.testing.assert_allclose(gelu(x), x / 2 * (1 + np.vectorize(math.erf)(x / np.sqrt(2))), atol=1e-3)
 
 
 WEIGHTS = Weights(temperature=1.0, share=0.5, slope=2.0, offset=-1.0)

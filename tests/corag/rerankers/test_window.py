@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from corag.rerankers.window import WindowedQuestion, WindowedReranker, window_spans
+from corag.rerankers.window import WindowedQuestion, WindowedReranker
 from corag.selectors.corag.search import Corag
 from corag.selectors.reranking import Naive, Upper
 from corag.text.documents import SEPARATOR
@@ -33,15 +33,6 @@ class Letters(WindowedReranker):
     def values(self, pairs):
         self.calls.append([text for _, text in pairs])
         return np.array([HashReranker().score(query, [text])[0] for query, text in pairs])
-
-
-@pytest.mark.parametrize(
-    ("length", "tokens", "starts"),
-    [(11, 10, [0, 1]), (15, 10, [0, 5]), (16, 10, [0, 5, 6]), (21, 10, [0, 5, 10, 11]), (9, 3, [0, 1, 2, 3, 4, 5, 6]),
-     (5, 1, [0, 1, 2, 3, 4]), (12, 5, [0, 2, 4, 6, 7])],
-)  # fmt: skip
-def test_windows_by_hand(length, tokens, starts):
-    assert window_spans(length, tokens) == [(start, start + tokens) for start in starts]
 
 
 @pytest.mark.parametrize(

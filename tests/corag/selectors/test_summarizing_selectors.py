@@ -1,12 +1,9 @@
 """EDC2-RAG and CRAG as selectors: what is summarized, what stands in, what is counted."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import corag
 from corag.errors import SummarizerError
-from corag.selectors.summarizing import shares
 from corag.summarizers.chat import OllamaSummarizer
 from tests.chat_server import ChatServer, Reply
 from tests.fakes import CHARACTERS, AxisEmbedder, FakeSummarizer, offer
@@ -66,16 +63,3 @@ def test_a_bad_server_loses_nothing(reply):
         selection = select("edc2", summarizer)
     assert set(selection.ids) == {"c0", "c1", "c2", "c3", "c4"}
     assert selection.trace.details["summaries_failed"] + selection.trace.details["summaries_empty"] == 2
-
-
-@given(st.lists(st.integers(1, 30), max_size=8), st.integers(8, 100))
-def test_shares(sizes, total):
-    given_shares = shares(sizes, total)
-    assert all(1 <= share <= size for share, size in zip(given_shares, sizes, strict=True))
-    assert sum(given_shares) <= total
-    # Nobody gets less than another who wanted no less, and nothing is left while somebody wants more.
-    if sum(sizes) > total and sizes:
-        assert sum(given_shares) == total
-        short = [share for share, size in zip(given_shares, sizes, strict=True) if share < size]
-        assert max(short) - min(short) <= 1
-        assert max(given_shares) - min(short) <= 1

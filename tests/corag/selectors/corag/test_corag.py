@@ -143,30 +143,6 @@ def test_with_exact_search_a_higher_price_never_costs_more(pool, query, budget, 
     assert costs == sorted(costs, reverse=True)
 
 
-def test_what_units_save_by_sharing_a_title_is_spent_where_it_is_worth_it():
-    class PerSentence(HashReranker):
-        gives_probabilities = True
-
-        def score(self, query, texts):
-            return np.array([0.1 * text.count(".") for text in texts])
-
-    lake = Candidate(Chunk("lake", "Lake Oro\nCold. Deep. Wide. Blue.", {"title": "Lake Oro"}))
-
-    def costs(weight):
-        selector = Corag(
-            reranker=PerSentence(),
-            cost_weight=weight,
-            unit="sentence",
-            search={"policy": "paper"},
-            tokenizer=CHARACTERS,
-        )
-        return selector.select("Lake?", [lake], 32).cost_tokens
-
-    # Alone each of the four costs a title more: two fit then, all of them below one title.
-    assert costs(0) == len("Lake Oro\nCold. Deep. Wide. Blue.")
-    assert costs(0) >= costs(0.5) >= costs(3) > 0
-
-
 class Logits(HashReranker):
     """A reranker with logits, as cross-encoders have them."""
 
