@@ -85,14 +85,6 @@ def test_folded_weights_do_the_same_with_plain_features():
         assert one.probabilities == pytest.approx(other.probabilities, abs=1e-4)
 
 
-def test_scaled_features_have_one_spread_and_constant_ones_are_zero():
-    features = np.random.default_rng(0).normal(5, [0.001, 1.0, 40.0], size=(200, 3)).astype(np.float32)
-    features = np.concatenate([features, np.full((200, 1), 3.3, np.float32)], axis=1)
-    scaled = FeatureScaling.of(features)(features)
-    np.testing.assert_allclose(scaled.mean(axis=0), 0, atol=1e-4)
-    np.testing.assert_allclose(scaled.std(axis=0), [0.5, 0.5, 0.5, 0.0], atol=1e-3)
-
-
 def toy_fit(out_dir, *, train=None, val=None, config=None, device="cpu", progress=None, **changes):
     settings, given = toy_train_config(**changes), {"device": device, "progress": progress}
     return fit(train or toy_table(), val, config or toy_config(), settings, out_dir, **given)

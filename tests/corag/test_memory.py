@@ -10,24 +10,6 @@ from hypothesis import strategies as st
 from corag.memory import ENTRY_BYTES, LRU, Capacity, TextStore, size_of
 
 
-def test_only_what_is_missing_is_computed_once_in_order():
-    cache, asked = LRU(10_000), []
-
-    def compute(new):
-        asked.append("".join(new))
-        return [key.upper() for key in new]
-
-    cache.put({"a": "A"})
-    assert cache.get_many("cabca", compute) == ["C", "A", "B", "C", "A"]
-    assert cache.get_many("abc", compute) == ["A", "B", "C"]
-    assert cache.get_many("", compute) == []
-    assert asked == ["cb"]
-
-
-class Owner:
-    pass
-
-
 def test_caches_of_one_capacity_share_its_bytes():
     entry = size_of("a") + size_of("A") + ENTRY_BYTES
     capacity = Capacity(3 * entry)
@@ -41,13 +23,6 @@ def test_caches_of_one_capacity_share_its_bytes():
     assert capacity.used_bytes == 3 * entry
     others.put({"d": "d" * 3 * entry})
     assert (capacity.used_bytes, len(capacity.entries)) == (0, 0)
-
-
-def test_caches_of_one_owner_share_their_entries():
-    capacity, owner = Capacity(1000), Owner()
-    LRU(capacity, owner=owner).put({"a": "A"})
-    assert LRU(capacity, owner=owner).get("a") == {"a": "A"}
-    assert LRU(capacity).get("a") == LRU(capacity, owner=Owner()).get("a") == {}
 
 
 def test_threads_share_a_capacity():

@@ -6,8 +6,6 @@ import logging
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from corag.errors import DataError
 from corag.text.data import DataFolder, data_cache, find_data, passage_at, read_corpus
@@ -47,17 +45,6 @@ def test_a_folder_is_read(tmp_path, gz):
     assert (second.candidates, second.extra) == (("b", "a"), {"level": "hard", "hops": [1]})
     assert (third.gold, third.grades) == (("a",), {"b": 0, "a": 2})
     assert read_corpus(str(tmp_path)) == folder.documents
-
-
-@given(
-    st.lists(
-        st.tuples(st.text(min_size=1).filter(str.strip), st.text(), st.text()), min_size=1, unique_by=lambda row: row[0]
-    )
-)
-def test_any_text_survives(tmp_path_factory, rows):
-    folder = tmp_path_factory.mktemp("data")
-    write(folder, [dict(zip(("id", "title", "text"), row, strict=True)) for row in rows])
-    assert [(doc.id, doc.title, doc.text) for doc in read_corpus(folder).values()] == rows
 
 
 def test_splits(tmp_path):

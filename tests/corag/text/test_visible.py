@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.checks import well_formed
 from corag.text.visible import to_json, visible
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -35,14 +34,6 @@ def test_what_is_shown_holds_no_control_character(text):
     assert {unicodedata.category(one) for one in shown if one not in "\t\n"}.isdisjoint(("Cc", "Cs", "Zl", "Zp"))
     assert visible(shown) == shown
     shown.encode("utf-8")
-
-
-@given(ANY_TEXT)
-def test_a_well_formed_text_can_be_written(text):
-    found = well_formed(text)
-    found.encode("utf-8")
-    if not any("\ud800" <= one <= "\udfff" for one in text):
-        assert found == text
 
 
 @given(ANY_TEXT, st.booleans())

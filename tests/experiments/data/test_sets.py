@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from corag.errors import InputError
 from experiments.data import converters
 from experiments.data.catalogue import DATA_SETS, find_data_set
-from experiments.data.converters import join_sentences, run_query
+from experiments.data.converters import run_query
 from tests.paths import ROOT
 
 BROUGHT = (
@@ -84,14 +82,6 @@ def test_a_set_is_described_and_converted_with_its_evidence(name):
     assert data_set.what and data_set.licence and data_set.home.startswith("https://") and data_set.megabytes > 0
     assert set(data_set.default_splits) <= set(data_set.splits)
     assert data_set.own_passages == bool(passages)
-
-
-@settings(max_examples=40)
-@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=8), max_size=6))
-def test_spans_are_those_of_the_sentences(sentences):
-    text, spans = join_sentences(sentences)
-    assert [text[start:end] for start, end in spans] == [sentence.strip() for sentence in sentences]
-    assert text == text.rstrip()
 
 
 def test_holobench(monkeypatch):

@@ -7,8 +7,6 @@ import pytest
 import corag
 from corag.errors import ReaderError
 from corag.registry import READERS
-from corag.text.data import DataFolder
-from experiments.data.splits import held_out
 from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.report.measures import MEASURES
@@ -146,12 +144,3 @@ def test_measures_are_those_of_evaluate(tmp_path, small_data, reader):
         "comparison.html", "comparison.md", "early.journal.jsonl", "late.journal.jsonl",
         *(f"{name}{ending}" for name in names for ending in (".json", ".rows.jsonl", ".runs")),
     }  # fmt: skip
-
-
-@pytest.mark.slow
-def test_the_held_out_part_is_the_share_that_adapters_left_out(tmp_path, small_data, reader):
-    folder = DataFolder.open(small_data)
-    sets = (QuestionSet("held", small_data.name, "train", "held-out"),)
-    [[result]] = compare(sets_of(small_data, tmp_path, sets=sets, methods="naive", budgets=(10**6,))).values()
-    expected = held_out(folder, folder.split("train"))
-    assert {row["query"] for row in result.rows["naive"]} == expected and 0 < len(expected) < 5
