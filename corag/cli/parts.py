@@ -54,7 +54,7 @@ def run(config: ListConfig) -> None:
         known = f"the names are {', '.join(tables[0].names)}" if kind else "`corag list` shows all parts"
         raise InputError(f"{kind or 'part'} {config.part!r} is unknown{hint}; {known}")
     for table in having:
-        settings = ", ".join(map(with_default, inspect.signature(table.builder(config.part)).parameters.values()))
+        settings = ", ".join(map(with_default, table.parameters(config.part).values()))
         sections = "\n".join([_documentation(table, config.part), *_inherited(table, config.part)])
         say(f"{table.kind} {config.part}({settings})\n\n{sections}\n")
 
