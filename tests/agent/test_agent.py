@@ -60,9 +60,6 @@ def test_a_configuration_is_spelled_with_the_settings_of_its_search():
     assert parse('corag(search={"max_scored": 60})').with_search(5, 0.3) == (
         'corag(search={"max_scored": 60, "policy": "paper", "iterations": 5, "exploration": 0.3})'
     )
-    quoted = parse('corag(reranker="a,b=c", search={"note": "x)"})')
-    assert (quoted.reranker, quoted.settings["search"]) == ("a,b=c", {"note": "x)"})
-    assert parse(str(quoted)).settings == quoted.settings
 
 
 def test_a_prediction_worked_by_hand():

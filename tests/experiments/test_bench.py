@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from corag.errors import DataError
-from experiments.bench import BenchConfig, bench, pooled_questions
+from experiments.bench import BenchConfig, bench
 from tests.experiments.worlds import QUERIES, write_folder
 
 FEW = [query | {"candidates": query["candidates"][:3]} for query in QUERIES]
@@ -33,14 +32,6 @@ def test_selection(tmp_path):
     [ranked] = rows_of("selection", tmp_path, methods="naive(reranker=bm25)")
     assert ranked["setting"] == "naive(reranker=bm25)"
     assert 0 < ranked["cold_p50"] <= ranked["cold_p95"] and ranked["per_s"] > 0 and 0 < ranked["of_cosine"] < 1
-
-
-def test_questions_without_candidates_are_refused(tmp_path):
-    questions = pooled_questions(str(write_folder(tmp_path / "a", queries=FEW)), 2)
-    assert [len(pool) for _, pool in questions] == [3, 3]
-    without = write_folder(tmp_path / "c", queries=[query | {"candidates": None} for query in FEW])
-    with pytest.raises(DataError):
-        pooled_questions(str(without), 4)
 
 
 @pytest.mark.slow

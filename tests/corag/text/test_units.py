@@ -137,20 +137,6 @@ def test_units_stand_below_the_heading_of_their_own_part():
     assert assemble([opened, gone])[0] == "Start\nOpen it.\n\nStop\nGo."
 
 
-def test_units_of_neighbouring_chunks_are_joined():
-    text = "One here. Two here. Three here."
-    chunks = [
-        Chunk(f"d#{start}-{end}", f"T\n{text[start:end]}", {"document": "d", "title": "T", "start": start, "end": end})
-        for start, end in ((0, 20), (20, 31))
-    ]
-    one, two, three = (unit for chunk in chunks for unit in units(chunk, SENTENCE))
-    assert [one.id, two.id, three.id] == ["d#0-9", "d#10-19", "d#20-31"]
-    assert assemble([three, two])[0] == "T\nTwo here. Three here."
-    assert assemble([three, one])[0] == f"T\nOne here.{LINE_GAP}Three here."
-    [apart] = units(Chunk("d#33-38", "T\nFour.", {"document": "d", "title": "T", "start": 33, "end": 38}), SENTENCE)
-    assert assemble([apart, three])[0] == f"T\nThree here.{LINE_GAP}Four."
-
-
 def test_windows_and_passages():
     chunk = Chunk("c", "One. Two. Three. Four. Five.")
     assert bodies(units(chunk, unit_size("window(2)"))) == ["One. Two.", "Three. Four.", "Five."]
