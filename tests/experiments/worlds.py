@@ -8,7 +8,6 @@ from pathlib import Path
 import agent
 import corag
 from agent import AgentConfig, Configuration, Ranges
-from corag.types import Answer
 from experiments.evaluation.comparison import compare
 from experiments.labels.table import VECTORS, read_labels
 from experiments.labels.table import write_labels as write_table
@@ -186,22 +185,6 @@ def labels_of(tmp_path, table, **figures):
             )  # fmt: skip
     questions = [question_row(query, f"what about {query}?", [1.0, number]) for number, query in enumerate(table)]
     return read_labels(str(write_labels(tmp_path / "labels.parquet", rows, questions)))
-
-
-class FirstWords:
-    """Answers with the first words of the context, remembers what it was asked, and may get tired of it."""
-
-    name = "first-words"
-
-    def __init__(self):
-        self.asked = []
-        self.patience = 10**9
-
-    def answer(self, query, context):
-        if len(self.asked) >= self.patience:
-            raise KeyboardInterrupt
-        self.asked.append((query, context))
-        return Answer(" ".join(context.split()[:8]))
 
 
 def result_of(budget_tokens=64, methods=("top-k", "corag")):
