@@ -17,20 +17,17 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-import yaml
 
 from corag.index import ChunkIndex
 from corag.index.store import all_rows
-from corag.text.data import DataFolder
 from tests.effort import CAMPAIGN
-from tests.experiments.worlds import DOCUMENTS, QUERIES, same, untimed, write_folder, write_labels
+from tests.experiments.worlds import DOCUMENTS, same, untimed, write_folder, write_labels
 from tests.processes import FAULTS, Command, run_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 TIMES, KILLS = (4, 5) if CAMPAIGN else (1, 1)
 """How often each command is begun anew, and killed each time."""
-SHORT = ("index", "label", "train agent", "evaluate")
 
 
 def kill_when(arguments, progress, units_done, delay_s):
@@ -108,12 +105,6 @@ def results(folder):
     return [rows, untimed(json.loads((folder / "r.json").read_text()))]
 
 
-def references(folder):
-    queries = DataFolder.open(folder / "out").queries
-    assert sum(bool(query.answers) for query in queries) == 66
-    return queries
-
-
 TASKS = {
     "index": Task(
         lambda inputs, folder: ["index", "--data", inputs / "long", "--out", folder / "i", "--quiet"],
@@ -134,24 +125,12 @@ TASKS = {
         epochs_done,
         15, lambda folder: (folder / "checkpoint" / "model.safetensors").read_bytes(),
     ),
-    "train value": Task(
-        lambda inputs, folder: ["train", "value", "--config", inputs / "adapter.yaml", "--out", folder / "a"],
-        epochs_done,
-        15,
-        lambda folder: [(folder / "a/adapter" / one).read_bytes() for one in ("model.safetensors", "config.json")],
-    ),
     "evaluate": Task(
         lambda inputs, folder: [
             "evaluate", "--data", inputs / "data", "--out", folder / "r.json", "--split", "train", "--budget", 64,
             "--methods", "top-k,naive(reranker=bm25),mmr", "--curves", CAMPAIGN, "--quiet"],
         lambda folder: lines_in(folder / "r.journal.jsonl") - 1,
         5, results, same,
-    ),
-    "references": Task(
-        lambda inputs, folder: ["data", "references", "--data", inputs / "unanswered", "--out", folder / "out",
-                                "--reader", "extractive", "--quiet"],
-        lambda folder: lines_in(folder / ".out.references.jsonl") - 1,
-        66, references,
     ),
 }  # fmt: skip
 
@@ -164,16 +143,7 @@ def inputs(tmp_path_factory):
     # Chunks are committed by 256.
     numbers = [{"id": f"n{number}", "title": "", "text": f"Number {number}."} for number in range(1000)]
     write_folder(folder / "long", [*DOCUMENTS, *numbers])
-    # Several batches, so that a kill finds some done.
-    unanswered = [{**query, "id": f"{query['id']}-{copy}", "answers": []} for copy in range(6) for query in QUERIES]
-    write_folder(folder / "unanswered", DOCUMENTS, unanswered)
     write_labels(folder / "labels.parquet")
-    training = {
-        "name": "toy", "data": str(folder), "logger": "none", "quiet": True, "max_size": 2,
-        "sources": [{"data": "data", "pool": "corpus", "num_candidates": 4}],
-        "hidden": 4, "epochs": 20,
-    }  # fmt: skip
-    (folder / "adapter.yaml").write_text(yaml.safe_dump(training))
     return folder
 
 
@@ -227,7 +197,7 @@ def test_killed_at_random_points_a_command_ends_as_undisturbed(inputs, undisturb
         assert_equal(task, broken, whole)
 
 
-FAULTY = [*product(SHORT, (False, True))] if CAMPAIGN else [*zip(SHORT, 2 * (False, True), strict=True)]
+FAULTY = [*product(TASKS, (False, True))] if CAMPAIGN else [*zip(TASKS, 2 * (False, True), strict=True)]
 """Commands, and whether the disk stays full."""
 needs_faults = pytest.mark.skipif(FAULTS is None, reason="needs Linux and a C compiler")
 
@@ -256,7 +226,7 @@ def test_a_write_that_fails_loses_nothing(inputs, undisturbed, broken_disk, tmp_
     assert not failures, "\n".join(map(str, failures))
 
 
-@pytest.mark.parametrize("name", SHORT if CAMPAIGN else SHORT[:3])
+@pytest.mark.parametrize("name", TASKS if CAMPAIGN else list(TASKS)[:3])
 def test_two_writers_at_once_give_what_one_gives(inputs, undisturbed, tmp_path, name):
     task, (whole, _) = TASKS[name], undisturbed(name)
     both = [Command(*task.arguments(inputs, tmp_path)) for _ in range(2)]

@@ -41,7 +41,7 @@ def shell_lines():
     ]
 
 
-# The page on frameworks is run by tests/corag/integrations/test_page.py, that on extending below.
+# The pages on frameworks and on extending are run below.
 PAGES_WITH_CODE = [page for page in PAGES if blocks(page, "python") and page.stem not in ("frameworks", "extending")]
 RUN = """
 import json, sys

@@ -105,7 +105,7 @@ STATES_OF_A_FOLDER = st.dictionaries(
 
 
 @pytest.mark.slow
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.lists(STATES_OF_A_FOLDER, min_size=2, max_size=4), st.sampled_from([1, 10_000]), st.data())
 def test_any_series_of_updates_equals_a_new_index(tmp_path_factory, states, large_from, data):
     place = tmp_path_factory.mktemp("series")
