@@ -70,9 +70,9 @@ def _compared(field: str, operator: str, value: Any) -> str:
         raise ValueError(f"{value!r} cannot be compared by {operator!r}")
     if not isinstance(value, str):
         return f"COALESCE(TRY_CAST({field} AS DOUBLE) {operator} {_json(float(value))}, FALSE)"
-    # A text begins with a quotation mark, before which no other JSON value sorts and after which "#" comes.
-    within = f" AND {field} < '#'" if ">" in operator else ""
-    return f"COALESCE({field} {operator} {quoted(_json(value))}{within}, FALSE)"
+    # A text alone is before "#", as it begins with a quotation mark. The one at its end, which sorts behind a space, is
+    # compared with nothing: "2026-01-05" is before "2026-01-05 10:00".
+    return f"COALESCE({field} < '#' AND left({field}, -1) {operator} {quoted(_json(value)[:-1])}, FALSE)"
 
 
 def _spellings(value: Any) -> set[str]:

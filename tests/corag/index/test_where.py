@@ -12,8 +12,9 @@ from corag.index.where import sql_of
 from tests.fakes import HashEmbedder
 
 VALUES = [
-    "abc", "3", "O'Brien", "ü😀", 'a\n"b"\\/\x01', "2026-01-05", "2025-12-31", "\ud800", "", "a,b", '","',
-    3, 3.5, -1, 3.0, 2**62, True, False, None, math.nan, ["a", "b"], [3, 4], ["3"], [True], [], {"x": 1}, {},
+    "abc", "3", "O'Brien", "ü😀", 'a\n"b"\\/\x01', "2026-01-05", "2026-01-05 10:00", "2025-12-31", "\ud800", "",
+    "a,b", '","', 3, 3.5, -1, 3.0, 2**62, True, False, None, math.nan, ["a", "b"], [3, 4], ["3"], [True], [],
+    {"x": 1}, {},
 ]  # fmt: skip
 CHUNKS = [
     *[Chunk(f"v{number}", f"a red stone {number}", {"field": value}) for number, value in enumerate(VALUES)],
@@ -74,7 +75,9 @@ def test_comparisons(index):
     assert found_by(index, {"field": {">=": 3}}) == expected(lambda found: number(found) and found >= 3)
     assert found_by(index, {"field": {">": -2, "<": 3.5}}) == expected(lambda found: number(found) and -2 < found < 3.5)
     dates = {"field": {">=": "2025-12-31", "<=": "2026-12-31"}}
-    assert found_by(index, dates) == expected(lambda found: found in ("2025-12-31", "2026-01-05"))
+    assert found_by(index, dates) == expected(lambda found: isinstance(found, str) and "2025-12" < found < "2026-12-31")
+    later = {"field": {">": "2026-01-05", "<": "2026-01-06"}}
+    assert found_by(index, later) == expected(lambda found: found == "2026-01-05 10:00")
     assert found_by(index, {"field": {"!=": "abc"}}) == expected(lambda found: found != "abc")
     assert found_by(index, {"field": {"!=": None}}) == expected(lambda found: not equal(found, None))
 
