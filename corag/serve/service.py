@@ -130,6 +130,11 @@ class Service:
         selection = self.select(query, texts, **choice, default_unit="passage")
         parts: dict[str, list[tuple[float, str]]] = {}
         for rank, row in enumerate(selection.pop("chunks"), 1):
+            if row["index"] is None:
+                raise InputError(
+                    f"method {selection['method']!r} of the server selects from a corpus of its own, not from the "
+                    "documents; name another method, or ask /v1/select"
+                )
             known = (row["value"], row["similarity"], 1 / rank)
             score = next(one for one in known if one is not None)
             parts.setdefault(texts[row["index"]].chunk.id, []).append((score, row["text"]))

@@ -15,6 +15,7 @@ import corag
 from corag.ambient import check_cancelled
 from corag.index import ChunkIndex
 from corag.registry import SELECTORS
+from corag.selectors.raptor.tree import Node, RaptorTree
 from corag.serve.api import AT_ONCE, MAX_BODY, MAX_PENDING, MAX_TEXTS, make_api
 from corag.serve.service import Service
 from tests.corag.serve.worlds import serving
@@ -107,6 +108,16 @@ def test_a_budget_a_unit_and_a_method_of_the_request(api):
     assert len(scores) == 3 and all(-1 <= score <= 1 for score in scores) and scores == sorted(scores, reverse=True)
     ranks = rerank(api, method="full", budget_tokens=100)["results"]
     assert [one["relevance_score"] for one in ranks] == [1, 1 / 2, 1 / 3]
+
+
+def test_a_tree_of_the_server_ranks_no_documents(tmp_path):
+    node = Node("d0", TEXTS[1], 0, (), ("d0",))
+    RaptorTree((node,), corag.embedder().embed([node.text]), "minilm").save(tmp_path)
+    with TestClient(make_api(Service(method=f"raptor(tree={tmp_path})")), base_url=LOCAL) as client:
+        refused = client.post("/v1/rerank", json={"query": QUERY, "documents": TEXTS, "budget_tokens": 90})
+        assert refused.status_code == 400 and "not from the documents" in refused.text
+        selected = client.post("/v1/select", json={"query": QUERY, "texts": TEXTS}).json()
+        assert [chunk["index"] for chunk in selected["chunks"]] == [None]
 
 
 def test_a_selection_is_that_of_python(api):
