@@ -5,11 +5,9 @@ import pytest
 import corag
 from corag.models.embedders import MiniLMEmbedder
 from corag.readers.extractive import ExtractiveReader
-from corag.readers.wrappers import CachedReader
 from corag.testing import ReaderContract
-from corag.types import Answer, PromptedReader, Reader
+from corag.types import PromptedReader
 from tests.chat_server import ChatServer, Reply
-from tests.fakes import FakeReader
 
 QUESTION = "What is the capital of Germany?"
 CAPITAL = "Berlin is the capital of Germany."
@@ -47,14 +45,3 @@ def test_the_most_frequent_answer_counts():
     options = [chat["options"] for chat in server.chats]
     assert [one["seed"] for one in options] == [0, 1, 2, 3, 4]
     assert {one["temperature"] for one in options} == {0.7}
-
-
-def test_each_context_is_read_once_for_each_question():
-    echo = FakeReader(lambda query, context: Answer(f"{query} {context}"), "echo")
-    reader = CachedReader(echo)
-    assert isinstance(reader, Reader) and reader.name == "echo"
-    found = reader.answer_many(["q", "q", "p", "q"], ["a", "b", "a", "a"])
-    assert [answer.text for answer in found] == ["q a", "q b", "p a", "q a"]
-    assert reader.answer("q", "b").text == "q b"
-    assert echo.asked == [("q", "a"), ("q", "b"), ("p", "a")]
-    assert reader.answer_many([], []) == []
