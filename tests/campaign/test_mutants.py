@@ -5,7 +5,6 @@ import random
 import numpy as np
 import pytest
 
-import agent
 from corag.errors import CoragError
 from corag.index import ChunkIndex
 from corag.text.data import DataFolder
@@ -34,13 +33,6 @@ def mutated(rng, content):
     return content[:to] + there + content[to + len(there) :]
 
 
-def of_agent(folder):
-    """What an agent says of some questions."""
-    loaded = agent.load(folder / "agent")
-    features = np.random.default_rng(0).normal(size=(5, loaded.config.feature_dim)).astype(np.float32)
-    return loaded.config, loaded.predict(features)
-
-
 def of_labels(folder):
     """All that a label table holds."""
     labels = read_labels(str(folder / "labels.parquet"))
@@ -59,7 +51,6 @@ def of_index(folder):
 
 
 WORLDS = {
-    "agent": (of_agent, 3000, 200),
     "labels.parquet": (of_labels, 3000, 100),
     "data": (of_data, 3000, 200),
     "index": (of_index, 1000, 20),
