@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -143,6 +143,13 @@ def sentence_features(of_passages: FloatArray, late: FloatArray, words: FloatArr
     return np.stack([of_passages, standardised(late), standardised(words)], axis=1)
 
 
+class PassageLogits(NamedTuple):
+    """What is known of the passages of a question: the late interaction that reads them, and their logits by id."""
+
+    late: Late | None
+    by_id: Mapping[str, float]
+
+
 class FusedScorer:
     """The share of evidence and question that each combination is expected to hold, in [0, 1].
 
@@ -151,6 +158,7 @@ class FusedScorer:
         groups: Candidates that repeat each other have one number, `[n]`, from 0 on.
         sharpness: The power of probabilities in the share of the evidence.
         maxima: What each candidate says of each token of the question, `[n, Q]`; None if that is not known.
+        passages: What is known of the passages that the candidates are, or are units of.
     """
 
     order_matters = False
@@ -162,8 +170,9 @@ class FusedScorer:
         groups: NDArray[np.intp],
         sharpness: float = 1.0,
         maxima: FloatArray | None = None,
+        passages: PassageLogits | None = None,
     ) -> None:
-        self.probabilities = probabilities
+        self.probabilities, self.passages = probabilities, passages
         self._groups = groups
         # A group of texts that repeat each other is worth its most probable text, once.
         of_groups = np.zeros(int(groups.max(initial=-1)) + 1)
@@ -213,7 +222,7 @@ class Fused(EncoderPart):
     max_tokens = None
     gives_probabilities = True
     reads_pool = True
-    """`scorer` takes the passages of which its chunks are sentences."""
+    """`scorer` takes that of the passages of which its chunks are units."""
 
     adapter: str | Path | FusedWeights | None = None
     signals: Sequence[str | Reranker] = ()
@@ -245,19 +254,22 @@ class Fused(EncoderPart):
         """Return the value of each text by late interaction, `[len(texts)]`."""
         return self._rerankers[LATE].score(query, texts)
 
-    def scorer(self, query: str, chunks: Sequence[Chunk], pool: Sequence[Chunk] = ()) -> FusedScorer:
+    def scorer(self, query: str, chunks: Sequence[Chunk], pool: FusedScorer | None = None) -> FusedScorer:
         """Return a scoring function over chunks, each a passage or a unit of one.
 
         Args:
             query: The question.
             chunks: What combinations are made of.
-            pool: All passages of the question, which tell how far one stands out; by default those of the chunks.
+            pool: The scoring function over all passages of the question, which tell how far one stands out; by default
+                those of the chunks.
         """
-        passages = list({source.id: source for source in (*pool, *map(source_of, chunks))}.values())
-        row_of = {passage.id: row for row, passage in enumerate(passages)}
-        late = self.late(query, passages)
-        logits = self.weights.passages(self.signal_values(query, passages, late))
-        logits = logits[[row_of[source_of(chunk).id] for chunk in chunks]]
+        sources = {source.id: source for source in map(source_of, chunks)}
+        passages = None if pool is None else pool.passages
+        # Units may be cut again, and are then the passages of their parts.
+        if passages is None or not sources.keys() <= passages.by_id.keys():
+            passages = self._passages(query, list(sources.values()))
+        late = passages.late
+        logits = np.array([passages.by_id[source_of(chunk).id] for chunk in chunks], dtype=np.float64)
         maxima = None if late is None else late.scorer(query, chunks).maxima
         if any(isinstance(chunk, UnitChunk) for chunk in chunks):
             words = self._words(query, chunks, late)
@@ -265,7 +277,12 @@ class Fused(EncoderPart):
         probabilities = 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
         probabilities[[not any(map(str.isalnum, chunk.text)) for chunk in chunks]] = 0.0
         groups = near_equal([chunk.text for chunk in chunks])
-        return FusedScorer(probabilities, groups, self.weights.sharpness, maxima)
+        return FusedScorer(probabilities, groups, self.weights.sharpness, maxima, passages)
+
+    def _passages(self, query: str, passages: Sequence[Chunk]) -> PassageLogits:
+        late = self.late(query, passages)
+        logits = self.weights.passages(self.signal_values(query, passages, late)).tolist()
+        return PassageLogits(late, {passage.id: logit for passage, logit in zip(passages, logits, strict=True)})
 
     def signal_values(self, query: str, passages: Sequence[Chunk], late: Late | None) -> FloatArray:
         """Return what each signal says of each passage, `[n, S]`, given what `late` returns for them."""

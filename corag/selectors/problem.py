@@ -195,8 +195,9 @@ class SelectionProblem:
         """
         key = ("scorer", id(reranker), window)
         if key not in self.memory:
-            reads_pool = self.whole is not None and getattr(reranker, "reads_pool", False)
-            pool: dict[str, Any] = {"pool": self.passages.chunks} if reads_pool else {}
+            pool: dict[str, Any] = {}
+            if self.whole is not None and getattr(reranker, "reads_pool", False):
+                pool["pool"] = self.whole.scorer(reranker, window).scorer
             bound = reranker.scorer(self.query, self.chunks, **pool)
             if isinstance(bound, WindowedScorer):
                 bound.policy = window

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import corag
 from corag import Chunk
 from corag.rerankers import fused
 from corag.rerankers.fused import Fused, FusedScorer, features, near_equal
@@ -80,7 +81,7 @@ def test_a_passage_and_a_sentence_that_answer_are_the_most_probable():
     assert "8,849" in sentences[int(values.argmax())].text
     # Sentences of one passage, valued as if the others were there, too.
     own = units(PASSAGES[0], SENTENCE)
-    within = reranker.scorer(QUESTION, own, pool=PASSAGES).probabilities
+    within = reranker.scorer(QUESTION, own, pool=reranker.scorer(QUESTION, PASSAGES)).probabilities
     alone = reranker.scorer(QUESTION, own).probabilities
     assert within.argmax() == alone.argmax() == 0 and not np.allclose(within, alone)
 
@@ -113,3 +114,17 @@ def test_scripts_that_minilm_does_not_read_are_read_by_another_encoder():
     for question, told in (("which gift does she like most?", False), ("wird danach sofort untersucht?", True)):
         words = Fused().signal_values(question, chunks, late)[:, Fused().weights.signals.index("bm25")]
         assert words.any() == told
+
+
+@pytest.mark.slow
+def test_passages_are_compared_once_for_their_choice_and_for_that_of_their_sentences(monkeypatch):
+    compared = []
+    signals = Fused.signal_values
+
+    def counted(self, query, passages, late):
+        compared.append(len(passages))
+        return signals(self, query, passages, late)
+
+    monkeypatch.setattr(Fused, "signal_values", counted)
+    assert corag.select(QUESTION, PASSAGES, 30).ids
+    assert compared == [len(PASSAGES)]
