@@ -78,7 +78,8 @@ def read_csv(data: bytes, name: str) -> FileText:
 def read_jsonl(data: bytes, name: str) -> FileText:
     """Return the rows of a file of JSON lines, each under its title, as `field: value` lines."""
     document = TextBuilder()
-    for number, line in enumerate(decode(data).splitlines(), start=1):
+    # A line ends with a line feed alone: texts in it may hold other separators of lines.
+    for number, line in enumerate(io.StringIO(decode(data)), start=1):
         if not line.strip():
             continue
         try:

@@ -56,7 +56,7 @@ READERS: Mapping[str, Reader] = {
     "markdown": Reader("corag.files.plain:read_md", 5),
     "text": Reader("corag.files.plain:read_text", 2),
     "csv": Reader("corag.files.plain:read_csv", 4),
-    "jsonl": Reader("corag.files.plain:read_jsonl", 1),
+    "jsonl": Reader("corag.files.plain:read_jsonl", 2),
     "html": Reader("corag.files.web:read_html", 5, _PAGES),
     "docx": Reader("corag.files.web:read_docx", 3, ("mammoth", *_PAGES)),
     "pdf": Reader("corag.files.pdf:read_pdf", 2, ("pypdfium2",)),

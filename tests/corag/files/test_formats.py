@@ -92,6 +92,11 @@ def test_rows_of_a_wide_table_are_records():
     assert "column 0" not in file.text
 
 
+def test_a_line_of_json_ends_with_a_line_feed_alone():
+    file = read_file('{"id": "one", "text": "a\u2028b\x85c"}\r\n{"id": "two", "text": "d"}\r\n'.encode(), "a.jsonl")
+    assert [section.headings[-1] for section in file.sections] == ["one", "two"]
+
+
 def test_parts_of_a_row_that_fits_no_chunk_repeat_its_key():
     text = f"part,note\nseal,{'word ' * 100}\nbolt,short\n"
     chunks = chunk_file("a.csv", read_file(text.encode(), "a.csv"), corag.tokens(), corag.ChunkConfig(48))
