@@ -11,7 +11,7 @@ import posixpath
 import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
-from email.message import EmailMessage
+from email.message import EmailMessage, MIMEPart
 from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
@@ -100,8 +100,9 @@ def _field(name: str, value: Any) -> str:
 
 def read_mail(data: bytes, name: str) -> FileText:
     """Return the text of mail under its subject; attachments are named. Sender, receivers and date are fields, too."""
-    # In a file of several each begins with a line of its own.
-    parts = [part.partition(b"\n")[2] for part in data[5:].split(b"\n\nFrom ")] if data.startswith(b"From ") else [data]
+    parts = [data]
+    if data.startswith(b"From "):  # of several each begins with such a line
+        parts = [part.partition(b"\n")[2] for part in data[5:].replace(b"\r\n", b"\n").split(b"\n\nFrom ")]
     messages = [email.message_from_bytes(part, policy=email.policy.default) for part in parts]
     if len(messages) > 1:
         return read_markdown(
@@ -122,17 +123,21 @@ def _mail(message: EmailMessage) -> str:
     if body is not None and body.get_content_type() == "text/html":
         from corag.files.web import markdown_of, page_content, parse_html
 
-        text = markdown_of(page_content(parse_html(_payload(body))))
+        text = markdown_of(page_content(parse_html(_content(body))))
     else:
-        text = "" if body is None else decode(_payload(body))
+        text = "" if body is None else _content(body)
     attached = [part.get_filename() for part in message.iter_attachments()]
     named = [f"Attached: {', '.join(filter(None, attached))}"] if any(attached) else []
     return "\n\n".join(["\n".join(lines), text, *named])
 
 
-def _payload(part: Any) -> bytes:
-    content = part.get_content()
-    return content.encode("utf-8", "replace") if isinstance(content, str) else bytes(content)
+def _content(part: MIMEPart) -> str:
+    """Return a part of a message as its charset says, whatever a page in it declares; without one it is guessed."""
+    data: bytes = part.get_payload(decode=True)  # type: ignore[assignment]
+    try:
+        return data.decode(part.get_content_charset(""), "replace")
+    except LookupError:
+        return decode(data)
 
 
 def read_notebook(data: bytes, name: str) -> FileText:

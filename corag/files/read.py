@@ -65,7 +65,7 @@ READERS: Mapping[str, Reader] = {
     "rst": Reader("corag.files.markup:read_rst", 2, ("docutils", *_PAGES)),
     "asciidoc": Reader("corag.files.markup:read_asciidoc", 2),
     "tex": Reader("corag.files.markup:read_tex", 2, ("pylatexenc",)),
-    "mail": Reader("corag.files.plain:read_mail", 2),
+    "mail": Reader("corag.files.plain:read_mail", 3),
     "notebook": Reader("corag.files.plain:read_notebook", 2),
     "epub": Reader("corag.files.plain:read_epub", 3, _PAGES),
     "man": Reader("corag.files.web:read_man", 4, ("mandoc", *_PAGES)),

@@ -14,6 +14,17 @@ def test_mail_is_told_by_what_is_in_it(tmp_path):
     assert find_files(tmp_path).kinds == {"1.M2P3": "mail"}
 
 
+@pytest.mark.parametrize("charset", ["; charset=windows-1252", "", "; charset=no-such"])
+@pytest.mark.parametrize("kind", ["plain", "html"])
+def test_mail_is_decoded_by_its_own_charset_or_a_guess(kind, charset):
+    text = "Öffne die Ventile für Müller, prüfe die Behälter"
+    body = f'<meta charset="utf-8"><p>{text}' if kind == "html" else text
+    message = f"Subject: Pumpe\r\nContent-Type: text/{kind}{charset}\r\n\r\n{body}\r\n".encode("cp1252")
+    assert outline(read_file(message, "a.eml")) == [("Pumpe", text)]
+    box = read_file(b"From a@b Mon\r\n" + message + b"\r\nFrom c@d Tue\r\n" + message, "a.mbox")
+    assert [section.headings for section in box.sections] == [("a", "Pumpe")] * 2
+
+
 def test_rtf_is_skipped_and_says_why(tmp_path):
     for name in ("a.rtf", "b"):
         (tmp_path / name).write_bytes(rb"{\rtf1 text}")
