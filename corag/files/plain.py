@@ -23,6 +23,7 @@ from corag.files.markdown import (
     TextBuilder,
     fenced,
     fields_of,
+    front_matter,
     read_markdown,
     sections_of,
     without_navigation,
@@ -39,7 +40,9 @@ _NAMED_FIELDS = ("From", "To", "Date")
 
 def read_md(data: bytes, name: str) -> FileText:
     """Return the text of a Markdown file, without its table of contents."""
-    return read_markdown(without_navigation(decode(data)), name)
+    text = decode(data)
+    start, _ = front_matter(text)  # which would be a heading
+    return read_markdown(text[:start] + without_navigation(text[start:]), name)
 
 
 def read_text(data: bytes, name: str) -> FileText:

@@ -53,7 +53,7 @@ class Reader(NamedTuple):
 
 _PAGES = ("bs4", "lxml", "markdownify")
 READERS: Mapping[str, Reader] = {
-    "markdown": Reader("corag.files.plain:read_md", 5),
+    "markdown": Reader("corag.files.plain:read_md", 6),
     "text": Reader("corag.files.plain:read_text", 2),
     "csv": Reader("corag.files.plain:read_csv", 4),
     "jsonl": Reader("corag.files.plain:read_jsonl", 2),

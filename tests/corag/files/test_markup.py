@@ -66,6 +66,8 @@ def test_navigation_of_markdown_is_found_by_its_links():
         ("Pump > Links", f"{row}\n[m]: z"),
     ]
     assert file.text.count("\n") == page.count("\n") and len(file.text) == len(page)
+    below_fields = read_file(f"---\ntitle: Pumps\n---\n\n{row}\nIt pumps.\n\n[m]: z\n".encode(), "a.md")
+    assert outline(below_fields) == [("Pumps", "It pumps.\n\n[m]: z")]
     assert outline(read_file(contents.encode(), "a.md")) == [("a", contents.strip())]
 
 
