@@ -35,6 +35,8 @@ _TITLE_SHARE, _SHORT_SHARE = 4, 8
 _LEAD_SHARE = 4
 # Characters in which the mark of an item is looked for.
 _LINE = 200
+# What says where a chunk is, if anything does; a file's own fields of these names are no places in it.
+_PLACES = {"page", "last_page", "line", "anchor"}
 
 
 def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkConfig | None = None) -> list[Chunk]:
@@ -49,11 +51,12 @@ def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkCon
     cites_lines = file.lines or file.line_numbers
     lines = line_ends(file.text) if cites_lines else []
     meter = ChunkMeter(path, file.text, "", tokens, config.max_tokens)
+    fields = {name: value for name, value in file.fields.items() if name not in _PLACES}
     chunks = []
     for section in _joined(file, meter, config.max_tokens):
         title = fitting_title(section.headings, tokens, config.max_tokens // _TITLE_SHARE)
         for start, end, header in _cut(section, meter.below(title), config.overlap_tokens):
-            metadata = {**file.fields, "document": path, "title": title, "start": start, "end": end}
+            metadata = {**fields, "document": path, "title": title, "start": start, "end": end}
             metadata["headings"] = list(section.headings)
             if section.anchor:
                 metadata["anchor"] = section.anchor
