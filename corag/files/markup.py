@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
@@ -14,6 +14,8 @@ from corag.files.read import decode
 
 _MAX_PARAGRAPH = 20_000
 """Characters; a file with a longer paragraph is read as plain text."""
+_UNDERLINES = "=-~^+"
+"""Of headings of AsciiDoc in two lines, from the highest level on."""
 # Directives of Sphinx that hold names of files, or of entries of an index.
 _NO_TEXT = {"toctree", "index", "literalinclude", "highlight", "currentmodule", "module"}
 
@@ -147,7 +149,10 @@ def read_asciidoc(data: bytes, name: str) -> FileText:
 def _of_asciidoc(lines: list[str]) -> Iterator[str]:
     end = ""  # of a block that is open
     block: list[str] = []
-    for line in [*map(str.rstrip, lines), None]:
+    in_paragraph = False
+    remaining = deque[str | None]([*map(str.rstrip, lines), None])
+    while remaining:
+        line = remaining.popleft()
         if end and line not in (end, None):
             block.append(str(line))
         elif end:
@@ -160,8 +165,21 @@ def _of_asciidoc(lines: list[str]) -> Iterator[str]:
         elif line.startswith("=") and line.lstrip("=").startswith(" "):
             level = len(line) - len(line.lstrip("="))
             yield f"\n{'#' * level} {line[level:].strip()}\n"
-        elif not _is_attribute(line):
+        elif _is_attribute(line):
+            in_paragraph = False
+        elif not in_paragraph and (level := _level_by(remaining[0] or "", line)):
+            remaining.popleft()
+            yield f"\n{'#' * level} {line}\n"
+        else:
             yield line
+            in_paragraph = line != ""
+
+
+def _level_by(underline: str, title: str) -> int:
+    """Return the level of a heading above its underline, which is as long, give or take one; 0 if it is none."""
+    is_underline = len(underline) > 2 and not underline.strip(underline[0]) and underline[0] in _UNDERLINES
+    is_title = any(map(str.isalnum, title)) and abs(len(underline) - len(title)) < 2 and title[0] != "."
+    return _UNDERLINES.index(underline[0]) + 1 if is_underline and is_title else 0
 
 
 def _is_rule(line: str, marks: str) -> bool:

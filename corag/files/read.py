@@ -63,7 +63,7 @@ READERS: Mapping[str, Reader] = {
     "pptx": Reader("corag.files.office:read_pptx", 5, ("pptx",)),
     "xlsx": Reader("corag.files.office:read_xlsx", 5, ("openpyxl",)),
     "rst": Reader("corag.files.markup:read_rst", 2, ("docutils", *_PAGES)),
-    "asciidoc": Reader("corag.files.markup:read_asciidoc", 2),
+    "asciidoc": Reader("corag.files.markup:read_asciidoc", 3),
     "tex": Reader("corag.files.markup:read_tex", 2, ("pylatexenc",)),
     "mail": Reader("corag.files.plain:read_mail", 3),
     "notebook": Reader("corag.files.plain:read_notebook", 2),

@@ -39,6 +39,15 @@ def test_rst_without_a_title_or_with_a_line_without_end():
     assert read_file(b"`a " * 20_000, "a.rst").text == "`a " * 20_000
 
 
+def test_headings_of_asciidoc_in_two_lines():
+    page = "add(1)\n======\n\nNAME\n----\nadd - adds\n\n[[use]]\nUSE\n---\nRun\nit:\n----\nadd\n----\n\n"
+    assert outline(read_file(f"{page}Files\n~~~~~~\none\n".encode(), "a.adoc")) == [
+        ("add(1) > NAME", "add - adds"),
+        ("add(1) > USE", "Run\nit:\n\n```\nadd\n```"),
+        ("add(1) > USE > Files", "one"),
+    ]
+
+
 def test_navigation_is_found_by_its_links():
     links = "<a href=a.html rel=prev>Back</a> | <a href=b.html rel=up>Up</a> | <a href=c.html>Next chapter</a>"
     contents = "<ul><li><a href=#a>One</a><li><a href=#b>Two</a><li><a href=#c>Three</a></ul>"
