@@ -370,8 +370,8 @@ class EmbeddingSelector(BudgetedSelector):
         """Return a problem with similarities that can be compared."""
         if problem.kind in self.compared:
             return problem
-        vectors = self.cached_embedder.vectors([problem.query, *(chunk.text for chunk in problem.chunks)])
-        pairs = zip(problem.candidates, (vectors[1:] @ vectors[0]).tolist(), strict=True)
+        question = self.cached_embedder.vectors([problem.query], query=True)[0]
+        pairs = zip(problem.candidates, (self._vectors(problem) @ question).tolist(), strict=True)
         return replace(problem, candidates=[replace(given, similarity=one, kind="cosine") for given, one in pairs])
 
 

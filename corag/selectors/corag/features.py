@@ -117,12 +117,12 @@ def question_vectors(
         [chunk.text for chunk in (problem.chunks[:some] if known or "curve" not in recipe else problem.chunks)]
         for problem, known in zip(problems, own, strict=True)
     ]
-    texts = [text for problem, best in zip(problems, embedded, strict=True) for text in (problem.query, *best)]
-    vectors = vectors_by(embedder, texts)
-    ends = np.cumsum([1 + len(best) for best in embedded])
+    queries = vectors_by(embedder, [problem.query for problem in problems], query=True)
+    vectors = vectors_by(embedder, [text for best in embedded for text in best])
+    of_problems = np.split(vectors, np.cumsum([len(best) for best in embedded])[:-1])
     found = []
-    for problem, known, part in zip(problems, own, np.split(vectors, ends[:-1]), strict=True):
-        query, rest, similarities = part[0], part[1:], problem.relevance
+    for problem, known, query, rest in zip(problems, own, queries, of_problems, strict=True):
+        similarities = problem.relevance
         if not known and "curve" in recipe:
             similarities = np.asarray(rest @ query, dtype=np.float64)
             rest = rest[np.argsort(-similarities, kind="stable")]

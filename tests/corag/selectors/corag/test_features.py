@@ -35,3 +35,24 @@ def test_passages_with_cosines_are_not_embedded():
         candidates = [Candidate(Chunk(str(row), f"text {row}"), value) for row, value in enumerate(similarities)]
         question_vectors([SelectionProblem("Which?", candidates, TOKENS, 9)], embedder, ("query", "curve"))
         assert embedder.num_embedded == embedded
+
+
+class AskingEmbedder(HashEmbedder):
+    """Embeds questions otherwise than texts."""
+
+    def embed_queries(self, texts):
+        return self.embed([f"query: {text}" for text in texts])
+
+
+def test_questions_are_embedded_as_for_retrieval():
+    embedder, texts = AskingEmbedder(), ["text 0", "text 1", "text 2"]
+    [question] = embedder.embed_queries(["Which?"])
+    candidates = [Candidate(Chunk(text, text)) for text in texts]
+    [vectors] = question_vectors([SelectionProblem("Which?", candidates, TOKENS, 9)], embedder)
+    np.testing.assert_array_equal(vectors.query, question)
+    np.testing.assert_allclose(vectors.similarities, embedder.embed(texts) @ question, rtol=1e-6)
+    # So do selectors that compare candidates without similarities, alone as in `corag.select`.
+    selector = corag.selector("similarity-cutoff", embedder=embedder, minimum=-1, tokenizer=TOKENS)
+    selections = selector.select("Which?", texts, 99), corag.select("Which?", texts, 99, method=selector)
+    for selection in selections:
+        assert selection.value == pytest.approx(float((embedder.embed(texts) @ question).mean()))
