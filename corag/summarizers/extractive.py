@@ -55,7 +55,8 @@ class ExtractiveSummarizer(EncoderPart):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.tokens = make_tokens(self.tokenizer or "minilm")
-        self.identity = f"extractive 3 {RELEVANCE_WEIGHT} {QUERY_WEIGHT} {self.tokens.name}"
+        encoder = "" if self.encoder == "minilm" else f" {self.encoder}"
+        self.identity = f"extractive 3 {RELEVANCE_WEIGHT} {QUERY_WEIGHT} {self.tokens.name}{encoder}"
 
     def summarize(self, request: SummaryRequest) -> str:
         """Return sentences of the texts, those of one text on one line; empty for texts without any."""
@@ -93,7 +94,7 @@ class ExtractiveSummarizer(EncoderPart):
         centrality: FloatArray = vectors @ vectors.mean(axis=0)
         if not query:
             return centrality
-        relevance: FloatArray = vectors @ self._encoder.vectors([query])[0]
+        relevance: FloatArray = vectors @ self._encoder.question(query).vector
         return QUERY_WEIGHT * relevance + (1 - QUERY_WEIGHT) * centrality
 
 
