@@ -128,8 +128,11 @@ class EncoderEmbedder(EncoderPart):
 
     def embed_queries(self, texts: Sequence[str]) -> Float32:
         """Return unit vectors of questions, `[len(texts), dimension]`; see `TextEncoder.question` for long ones."""
-        vectors = [self._encoder.question(text).vector for text in texts]
-        return np.array(vectors, dtype=np.float32).reshape(len(texts), self.dimension)
+        vectors = self._encoder.vectors(texts, query=True)
+        for row, ids in enumerate(self._encoder.whole_ids(texts)):
+            if len(ids) > self._encoder.max_tokens:
+                vectors[row] = self._encoder.question(texts[row]).vector
+        return vectors
 
 
 class MiniLMEmbedder(EncoderEmbedder):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import corag
 from corag.errors import ModelError
 from corag.models.encoders import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
+from corag.models.engine import Engine
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import check_published, load_tokenizer, model_folder
 
@@ -77,3 +78,15 @@ def test_the_package_is_the_published_one(tmp_path):
         for check in (load_tokenizer, lambda path: check_published(path, WEIGHTS_SHA256)):
             with pytest.raises(ModelError, match=str(other)):
                 check(other)
+
+
+def test_questions_are_embedded_together_and_a_long_one_whole(monkeypatch):
+    embedder, long = corag.embedder("minilm"), " ".join(["sand"] * 600) + " and rivers"
+    questions = ["How high is Everest?", long, "Who sleeps?"]
+    alone = [embedder._encoder.question(question).vector for question in questions]
+    passes = []
+    run = Engine.run
+    monkeypatch.setattr(Engine, "run", lambda self, ids, **rest: passes.append(len(ids)) or run(self, ids, **rest))
+    np.testing.assert_allclose(embedder.embed_queries(questions), alone, atol=1e-5)
+    assert passes == [3, 1, 1]  # all first windows, and those of the long question
+    assert embedder.embed_queries([]).shape == (0, 384)
