@@ -112,7 +112,7 @@ def read_mail(data: bytes, name: str) -> FileText:
             "\n\n".join(f"## {_subject(one, name)}\n\n{_mail(one)}" for one in messages), name, lines=False
         )
     [message] = messages
-    fields = {part.lower(): str(message[part]) for part in _NAMED_FIELDS if message[part]}
+    fields = fields_of({part.lower(): text for part, text in _named_fields(message).items()})
     return read_markdown(_mail(message), name, title=_subject(message, name), lines=False, fields=fields)
 
 
@@ -120,8 +120,18 @@ def _subject(message: EmailMessage, name: str) -> str:
     return " ".join(str(message["Subject"] or name).split())
 
 
+def _named_fields(message: EmailMessage) -> dict[str, str]:
+    fields = {}
+    for part in _NAMED_FIELDS:
+        try:
+            fields[part] = str(message[part] or "")
+        except (AttributeError, IndexError):  # the package fails on some texts that are no addresses
+            fields[part] = next(str(text) for name, text in message.raw_items() if name.lower() == part.lower())
+    return {part: text for part, text in fields.items() if text}
+
+
 def _mail(message: EmailMessage) -> str:
-    lines = [f"{part}: {message[part]}" for part in _NAMED_FIELDS if message[part]]
+    lines = [f"{part}: {text}" for part, text in _named_fields(message).items()]
     body = message.get_body(("plain", "html"))
     if body is not None and body.get_content_type() == "text/html":
         from corag.files.web import markdown_of, page_content, parse_html

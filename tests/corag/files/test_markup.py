@@ -25,6 +25,14 @@ def test_mail_is_decoded_by_its_own_charset_or_a_guess(kind, charset):
     assert [section.headings for section in box.sections] == [("a", "Pumpe")] * 2
 
 
+def test_mail_with_a_damaged_address_or_many():
+    receivers = ", ".join(f"person{number}@example.org" for number in range(99))
+    for sender in ("Ann <", "ann@", "ann@[1.2"):
+        file = read_file(f"from: {sender}\nTo: {receivers}\nSubject: Pump\n\nIt pumps.\n".encode(), "a.eml")
+        assert file.text.split() == ["From:", *sender.split(), "To:", *receivers.split(), "It", "pumps."]
+        assert file.fields == {"from": sender}
+
+
 def test_rtf_is_skipped_and_says_why(tmp_path):
     for name in ("a.rtf", "b"):
         (tmp_path / name).write_bytes(rb"{\rtf1 text}")
