@@ -367,7 +367,7 @@ def front_matter(text: str) -> tuple[int, dict[str, Any]]:
 
     Text between two rules at the top of a file is front matter only if it is a mapping of names.
     """
-    lines = list(io.StringIO(text[:_MAX_FRONT].removeprefix("\ufeff"), newline=""))
+    lines = list(io.StringIO(text[:_MAX_FRONT], newline=""))
     ends = _ENDS.get(lines[0].rstrip(), ()) if lines else ()
     last = next((number for number, line in enumerate(lines) if number > 1 and line.rstrip() in ends), 0)
     if not last or not lines[1][0].strip():
@@ -379,7 +379,7 @@ def front_matter(text: str) -> tuple[int, dict[str, Any]]:
         return 0, {}
     if not isinstance(fields, dict) or not all(isinstance(name, str) and _is_name(name) for name in fields):
         return 0, {}
-    return sum(map(len, lines[: last + 1])) + text.startswith("\ufeff"), fields_of(fields)
+    return sum(map(len, lines[: last + 1])), fields_of(fields)
 
 
 def _is_name(name: str) -> bool:
