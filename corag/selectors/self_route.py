@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +12,10 @@ from corag.errors import InputError
 from corag.registry import READERS, SELECTORS
 from corag.selectors.base import BudgetedSelector, Choice, checked
 from corag.selectors.problem import SelectionProblem
-from corag.types import Reader, TokenCounter
+from corag.types import Reader, Selection
+
+GIVEN = ("unit", "max_units", "order")
+"""Settings that the two selectors have, too."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -23,7 +28,7 @@ class SelfRoute(BudgetedSelector):
 
     Args:
         part: Selector of the small selection, by name or as a `BudgetedSelector`; by default `top-k` with the paper's k
-            of 5.
+            of 5. Named ones have the unit, `max_units` and order of this one, unless they have their own.
         full: Selector of the large one.
         reader: Name or object. It says that it cannot answer with an empty text.
         min_confidence: A reader that reports a confidence cannot answer below this either, in [0, 1].
@@ -37,31 +42,45 @@ class SelfRoute(BudgetedSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.part = self._part = built(self.part, self.tokenizer)
-        self.full = self._full = built(self.full, self.tokenizer)
+        given = {name: value for name in GIVEN if (value := getattr(self, name)) != getattr(type(self), name)}
+        self.part = self._part = built(self.part, {"tokenizer": self.tokenizer, **given})
+        self.full = self._full = built(self.full, {"tokenizer": self.tokenizer, **given})
         self.reader = self._reader = READERS.make(self.reader)
 
-    def _choose(self, problem: SelectionProblem) -> Choice:
-        [part], [full] = self._part._choose_many([problem]), self._full._choose_many([problem])
-        if part.text is None and full.text is None and set(full.order) <= set(part.order):
+    def prepared(self, passages: SelectionProblem) -> SelectionProblem:
+        """Return the candidates as they are: each of the two selectors prepares what it chooses from."""
+        return passages
+
+    def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
+        """Return nothing: `select_from` asks the two selectors."""
+        return [Choice(())] * len(problems)
+
+    def select_from(self, problem: SelectionProblem, choice: Choice | None = None) -> Selection:
+        """Return the selection of one of the two; the trace says of which."""
+        started = time.perf_counter()
+        selector, selection, details = self._routed(problem)
+        details = {**selection.trace.details, "routed": selector.name, **details}
+        trace = replace(selection.trace, details=details, select_s=time.perf_counter() - started)
+        return replace(selection, method=self.name, trace=trace)
+
+    def _routed(self, problem: SelectionProblem) -> tuple[BudgetedSelector, Selection, dict[str, Any]]:
+        part, full = (of.select_from(of.prepared(problem)) for of in (self._part, self._full))
+        is_text = [len(one.spans) == len(one.chunks) for one in (part, full)]  # and no summaries
+        if all(is_text) and set(full.ids) <= set(part.ids):
             # There is nothing more to read, whatever the reader says.
-            return _routed(part, self._part, asked=False)
-        if not part.order:
-            return _routed(full, self._full, asked=False)
-        answer = self._reader.answer(problem.query, problem.text(part.order) if part.text is None else part.text)
+            return self._part, part, {"asked": False}
+        if not part.chunks:
+            return self._full, full, {"asked": False}
+        answer = self._reader.answer(problem.query, part.text)
         sure = answer.confidence is None or answer.confidence >= self.min_confidence
         if answer.text.strip() and sure:
-            return _routed(part, self._part, asked=True, answer=answer.text)
-        return _routed(full, self._full, asked=True)
+            return self._part, part, {"asked": True, "answer": answer.text}
+        return self._full, full, {"asked": True}
 
 
-def _routed(choice: Choice, selector: BudgetedSelector, **trace: Any) -> Choice:
-    return replace(choice, trace={**choice.trace, "routed": selector.name, **trace})
-
-
-def built(selector: str | BudgetedSelector, tokens: TokenCounter, **settings: Any) -> BudgetedSelector:
+def built(selector: str | BudgetedSelector, defaults: Mapping[str, Any], **settings: Any) -> BudgetedSelector:
     """Return a selector given by name or as an object, which takes no more settings."""
-    made = SELECTORS.make(selector, defaults={"tokenizer": tokens}, **settings)
+    made = SELECTORS.make(selector, defaults=defaults, **settings)
     if not isinstance(made, BudgetedSelector):
         raise InputError(f"selector {made.name!r} is no BudgetedSelector; derive it from that class to wrap it")
     return made

@@ -98,7 +98,7 @@ def corag_fixed(*, agent: AgentSource = None, tokenizer: str | TokenCounter | No
     if decides(agent):
         written = check_untrusted(SELECTORS, load_agent(agent).config.best_single, f"the agent {agent!s:.100}")
     alone = {"agent": NO_AGENT} if "agent" in SELECTORS.parameters(written) else {}
-    made = built(written, make_tokens(tokenizer or "minilm"), **alone)
+    made = built(written, {"tokenizer": make_tokens(tokenizer or "minilm")}, **alone)
     made.name = "corag-fixed"  # type: ignore[misc]  # what selections call it
     return made
 
@@ -229,7 +229,7 @@ class AgentSelectors:
                 settings["reranker"] = self._reranker(settings["reranker"])
             if "agent" in SELECTORS.parameters(configuration):
                 settings.setdefault("agent", NO_AGENT)
-            return built(configuration.name, self._tokens, **settings)
+            return built(configuration.name, {"tokenizer": self._tokens}, **settings)
 
     def _embedder_for(self, given: Embedder | None) -> Embedder:
         wanted = self.agent.config.embedder

@@ -14,7 +14,7 @@ from corag.selectors.base import arranged
 from corag.text.documents import Document, passage
 from corag.text.tokens import CallableCounter
 from corag.types import Answer, Candidate
-from tests.fakes import CHARACTERS, WORDS, FakeReader, offer
+from tests.fakes import CHARACTERS, WORDS, FakeReader, essence, offer
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.4, 0.9, 0.1, 0.5])
 
@@ -181,6 +181,21 @@ def test_the_reader_is_not_asked_where_there_is_no_more_to_read():
     assert route(reader, k=4).trace.details["asked"] is False
     assert route(reader, budget=10).ids == ("c0", "c1")
     assert reader.asked == []
+
+
+@pytest.mark.parametrize(
+    "part", ["corag(reranker=bm25, unit=sentence, keep=0.5)", "naive(reranker=bm25, unit=passage)"]
+)
+def test_each_of_the_two_chooses_as_it_does_alone(part):
+    texts = [f"Passage {row}. It is about {row}. Lake {row} is deep." for row in range(6)]
+    asked = {"query": "How deep is lake 3?", "texts": texts, "budget_tokens": 60}
+    own, full = (essence(corag.select(**asked, method=method))[:-1] for method in (part, "full(unit=sentence)"))
+    for answer, expected in (("Deep.", own), ("", full)):
+        router = corag.selector(
+            "self-route", part=part, full="full", reader=FakeReader(Answer(answer)), unit="sentence"
+        )
+        selections = [corag.select(**asked, method=router), *router.select_many([asked["query"]], [texts], 60)]
+        assert [essence(selection) for selection in selections] == [(*expected, "self-route")] * 2
 
 
 def part(document, start):
