@@ -51,6 +51,14 @@ class Raptor(WithSummarizer):
         super().__post_init__()
         self._built: LRU[tuple[tuple[str, str], ...], RaptorTree] = LRU(_TREE_BYTES)
 
+    @property
+    def compares(self) -> bool:
+        """Whether it compares candidates: where a tree is given, it does not look at them."""
+        return self._tree is None
+
+    def _reads(self, passages: SelectionProblem) -> bool:
+        return self._tree is None
+
     def prepared(self, passages: SelectionProblem) -> SelectionProblem:
         """Return what `select` chooses from: the nodes of a given tree, best first, or the candidates."""
         if self._tree is None:

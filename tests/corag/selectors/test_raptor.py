@@ -7,9 +7,11 @@ import pytest
 
 import corag
 from corag import Chunk
+from corag.candidates import as_candidates
 from corag.errors import DataError, IndexMismatchError
 from corag.index import ChunkIndex
 from corag.models.embedders import CachedEmbedder
+from corag.selecting import with_missing_cosines
 from corag.selectors.raptor.build import build_tree, is_current, load_tree, update_tree
 from corag.selectors.raptor.tree import Node, RaptorTree
 from tests.fakes import CHARACTERS, FakeSummarizer, HashEmbedder, SignEmbedder, offer
@@ -198,3 +200,13 @@ def test_asking_an_index_uses_its_tree(index):
         assert by_name.selection.ids == reply.selection.ids
     with pytest.raises(IndexMismatchError):
         corag.selector("raptor", tree=index.uri, embedder=HashEmbedder()).select("?", [], 60)
+
+
+def test_candidates_are_not_embedded_where_a_tree_is_given():
+    tree = build(topics(2, 3))
+    texts = [f"text {row}" for row in range(200)]
+    selector = corag.selector("raptor", tree=tree, embedder=TopicEmbedder(), tokenizer=CHARACTERS)
+    candidates = as_candidates(texts)
+    assert with_missing_cosines("topic1 text", candidates, 60, selector) is candidates
+    assert selector.select("topic1 text", texts, 60).text.startswith("topic1")
+    assert corag.selector("raptor", embedder=TopicEmbedder()).compares
