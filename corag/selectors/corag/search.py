@@ -64,8 +64,9 @@ class Corag(RerankingSelector):
             candidates of a question span 0 to 1. With a preset, the price of the whole budget, by default 0.1.
         keep: Promise: the share, from 0 to 1, of the value of a full budget that the selection has to hold. Of the
             order that the search fills the budget with, the shortest beginning that does is taken. With a value that
-            is mostly an expected share of the evidence, as that of `fused`, the promise is about the evidence. None
-            takes the best order as it is.
+            is mostly an expected share of the evidence, as that of `fused`, the promise is about the evidence. A
+            price of tokens or a preset takes its place; with another reranker the best order is taken as it is, unless
+            this is given.
         preset: `paper` or `public-code`: the search of the paper, or of the code published with it, with their settings
             (`search.PRESETS`) on logits, for which these were chosen: those of a reranker given by name that has them
             (`output=logit`), or of its probabilities. Other values enter as they are, with a warning;
@@ -182,9 +183,10 @@ class Corag(RerankingSelector):
         if self.keep is None or not order:
             return chosen
         values = self._scorer(problem)([order[: length + 1] for length in range(len(order))])
-        # Rounding must not ask for one chunk more.
-        length = int(np.argmax(values >= self.keep * values[-1] - ROUNDING)) + 1
-        value, full = float(values[length - 1]), float(values[-1])
+        full = float(values[-1])
+        # Of a value below 0, such as a logit, no share is less than all. Rounding must not ask for one chunk more.
+        length = int(np.argmax(values >= min(self.keep * full, full) - ROUNDING)) + 1
+        value = float(values[length - 1])
         notes = {"keep": self.keep, "share_kept": value / full if full > 0 else 1.0, "full_tokens": chosen.cost}
         trace = {**choice.trace, "chunk_values": choice.trace["chunk_values"][:length], **notes}
         trimmed = self._assembled(problem, Choice(order[:length], value, trace))

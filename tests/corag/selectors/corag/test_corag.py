@@ -95,6 +95,9 @@ def test_a_promise_is_the_shortest_beginning_that_holds_it():
     assert held.ids == ("c0",) and held.trace.details["full_tokens"] == 18
     with pytest.raises(InputError, match="both decide"):
         Corag(reranker=reranker, keep=0.9, cost_weight=0.1)
+    # Of logits below 0 no beginning of the best order holds a share.
+    negative = TableReranker({("c0", "c1", "c2", "c3"): -1.0}, default=-2.0)
+    assert len(Corag(reranker=negative, keep=0.9, tokenizer=CHARACTERS).select("who?", offered, 100)) == 4
 
 
 def chosen(reranker, cost_weight, budget=40, **given):
@@ -214,6 +217,8 @@ def test_upper_finds_the_best_of_all_orders():
     assert sets.trace.orders_scored == 2**4 - 1
     with pytest.raises(InputError, match="max_orders"):
         Upper(reranker=RELATED, max_orders=63, tokenizer=CHARACTERS).select("who?", POOL, 1000)
+    with pytest.raises(InputError, match="max_length"):
+        Upper(reranker=RELATED, max_length=0)
 
 
 def test_a_cancelled_selection_stops():
