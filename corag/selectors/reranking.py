@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import search
-from common.checks import check_range
+from common.checks import check_count, check_range
 from corag.ambient import check_cancelled
 from corag.selectors.base import Choice, RerankingSelector, checked, fill
 from corag.selectors.problem import SelectionProblem
@@ -51,8 +51,8 @@ class Upper(RerankingSelector):
             to the reranker, each set counts once.
     """
 
-    max_length: int = 5
-    max_orders: int = 200_000
+    max_length: int = checked(5, check_count, hint="typical: 5")
+    max_orders: int = checked(200_000, check_count, hint="typical: 200000")
     name = "upper"
 
     def _choose(self, problem: SelectionProblem) -> Choice:
@@ -101,5 +101,6 @@ def _by_passage(problem: SelectionProblem) -> Order:
     found = []
     for index, unit in enumerate(problem.chunks):
         start = unit.span[0] + unit.shift if isinstance(unit, UnitChunk) else 0
-        found.append((ranks[source_of(unit).id], start, index))
+        # A unit of another selection may be given as a passage.
+        found.append((ranks[unit.id if unit.id in ranks else source_of(unit).id], start, index))
     return tuple(index for *_, index in sorted(found))

@@ -150,6 +150,15 @@ def test_every_sentence_of_a_high_value_stays_in_rank_order():
     )
 
 
+def test_sentences_of_another_selection_are_passages():
+    texts = ["It is cold. The lake is deep.", "Fish swim."]
+    sentences = corag.select("How deep is the lake?", texts, 99, method="full", unit="sentence").chunks
+    again = corag.select(
+        "How deep is the lake?", sentences, 99, method="sentence-threshold(reranker=bm25, unit=passage)"
+    )
+    assert [chunk.text for chunk in again.chunks] == ["The lake is deep."]
+
+
 # --- `self-route`: a small selection if the reader can answer from it, else a large one ---
 
 LETTERS = offer("aaaa", "bbbb", "cccc", "dddd")
