@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from common.checkpoint import load_checkpoint, save_checkpoint
 from common.storage import CONFIG_FILE
-from corag.errors import ModelError
+from corag.errors import InputError, ModelError
 from corag.models.encoders import WEIGHTS_SHA256
 from corag.optional import needed
 
@@ -57,6 +57,15 @@ def load_adapter(folder: str | Path, form: str | None = None) -> Adapter:
         return Adapter(values["name"], values["form"], values["settings"], tensors)
     except KeyError as error:
         raise ModelError(f"{folder} lacks {error}; copy it again, or train again") from error
+
+
+def check_base(name: str, encoder: object) -> None:
+    """Raise `InputError` if a part with an adapter is given the name of another encoder than adapters are for."""
+    if isinstance(encoder, str) and encoder != "minilm":
+        raise InputError(
+            f"{name} was trained on the states of {BASE}, not on those of {encoder!r}; leave encoder out, or use "
+            f"late(encoder={encoder})"
+        )
 
 
 def shipped_adapter(name: str) -> Path:

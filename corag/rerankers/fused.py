@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from common.configuration import parse, spelling
 from corag.errors import InputError, ModelError
 from corag.models.encoders import EncoderPart
-from corag.models.trained import load_adapter, shipped_adapter
+from corag.models.trained import check_base, load_adapter, shipped_adapter
 from corag.optional import to_install, warn_once
 from corag.registry import RERANKERS
 from corag.rerankers.late import Late
@@ -214,7 +214,7 @@ class Fused(EncoderPart):
             signals itself, but may not choose servers, nor models that are not in the cache of this machine.
 
     Raises:
-        InputError: The weights were not fitted to one of the signals.
+        InputError: The weights were not fitted to one of the signals, or to the encoder.
         ModelError: The value is missing, damaged or of another form, or names a signal that has to be given.
     """
 
@@ -228,6 +228,7 @@ class Fused(EncoderPart):
     signals: Sequence[str | Reranker] = ()
 
     def __post_init__(self) -> None:
+        check_base(NAME, self.encoder)
         super().__post_init__()
         given = self.adapter
         self.weights = given if isinstance(given, FusedWeights) else FusedWeights.load(given or shipped_adapter(NAME))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from corag.errors import ModelError
 from corag.models.encoders import MAX_TOKENS, EncoderPart
 from corag.models.engine import Float32
-from corag.models.trained import load_adapter, shipped_adapter
+from corag.models.trained import check_base, load_adapter, shipped_adapter
 from corag.rerankers.evidence.signals import (
     FLAGS,
     PAIRS,
@@ -483,6 +483,7 @@ class EvidenceReranker(EncoderPart):
         adapter: Used in place of the shipped one: its folder, or its parts.
 
     Raises:
+        InputError: Another encoder is named.
         ModelError: The adapter is missing, damaged or of another form, or its parts do not go together.
     """
 
@@ -495,6 +496,7 @@ class EvidenceReranker(EncoderPart):
         given = self.adapter
         self.parts = given if isinstance(given, EvidenceParts) else EvidenceParts.load(given or shipped_adapter(NAME))
         self.name = self.parts.name
+        check_base(self.name, self.encoder)
         super().__post_init__()
         self._read = PassageReader(self._encoder)
 

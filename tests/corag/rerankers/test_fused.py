@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag import Chunk
+from corag.errors import InputError
 from corag.rerankers import fused
 from corag.rerankers.fused import Fused, FusedScorer, features, near_equal
 from corag.text.units import SENTENCE, units
@@ -63,6 +64,12 @@ def test_more_is_never_worth_less_and_order_does_not_matter(rows, sharpness, dra
     values = score([tuple(order[:length]) for length in range(1, len(rows) + 1)])
     assert (np.diff(values) >= -1e-12).all() and (values <= 1 + 1e-12).all()
     assert score([tuple(order)])[0] == score([tuple(order[::-1])])[0]
+
+
+def test_another_encoder_is_refused():
+    for name in ("fused", "minilm-evidence"):
+        with pytest.raises(InputError, match="trained on the states of all-MiniLM-L6-v2"):
+            corag.reranker(name, encoder="e5")
 
 
 def test_texts_repeat_each_other_by_their_words():
