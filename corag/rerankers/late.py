@@ -1,4 +1,4 @@
-"""Late interaction over token embeddings of all-MiniLM-L6-v2: `minilm-softsim` and `minilm-late`.
+"""Late interaction over token embeddings: `late` by any encoder, and the baseline `minilm-softsim`.
 
 As in ColBERT (Khattab and Zaharia, 2020, eq. 3), a question token is worth its best cosine among the tokens of a text,
 here with a mean in place of the sum, so that values of one chunk are in [0, 1]. Tokens are encoded once per chunk; an
@@ -9,8 +9,8 @@ pooled by a norm, a soft maximum, so every part of the question counts, and the 
 a maximum, chunks beyond the first few would add almost nothing, and at larger budgets a search for the best value would
 leave out evidence. Of many chunks that each cover a question nearly whole the value may exceed 1 a little.
 
-`minilm-late` encodes a passage once and values a sentence by its tokens in that encoding, where what its pronouns stand
-for is known, and partly by the passage itself, so that of two equal sentences the one from the better passage wins.
+`late` encodes a passage once and values a sentence by its tokens in that encoding, where what its pronouns stand for is
+known, and partly by the passage itself, so that of two equal sentences the one from the better passage wins.
 
 Letters: C chunks, Q tokens of the question, T tokens of a text.
 """

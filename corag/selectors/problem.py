@@ -43,8 +43,7 @@ class SelectionProblem:
 
     A search adds up `costs` and stays within `capacity`. What a set really costs is another number: units of one
     document share its title, overlapping chunks what they have in common, and under some tokenizers a joined text has
-    more tokens than its parts. `BudgetedSelector`
-    settles the difference by `slack` and `extra_separator_tokens`.
+    more tokens than its parts. `BudgetedSelector` settles the difference by `slack` and `extra_separator_tokens`.
 
     Args:
         query: The question.
