@@ -18,6 +18,8 @@ from corag.cli.console import LONG_CELL, plain, print_table, say, stdout
 from corag.optional import require
 from corag.text.visible import visible
 
+_BOLD = re.compile(r"\*\*(.+?)\*\*")
+
 
 @dataclass(frozen=True)
 class Table:
@@ -126,12 +128,17 @@ def _show(block: Block, console: Any) -> None:
         for one in block.blocks:
             _show(one, console)
     elif isinstance(block, Table):
-        print_table(block.headings, [[cell.replace("**", "") for cell in row] for row in block.rows], block.title)
+        print_table(block.headings, [[_unmarked(cell) for cell in row] for row in block.rows], block.title)
     elif isinstance(block, Quote):
         console.print(plain(block.source), style="bold")
         console.print(Padding(plain(block.text), (0, 0, 1, 4)))
     elif isinstance(block, str) and block:
-        say(block.replace("**", ""), console)
+        say(_unmarked(block), console)
+
+
+def _unmarked(text: str) -> str:
+    """Return a text without what makes words bold; `f(**a)` stays."""
+    return _BOLD.sub(r"\1", text)
 
 
 @lru_cache(maxsize=1)
@@ -140,7 +147,7 @@ def _environment() -> Any:
     markup = jinja.utils.markupsafe
 
     def styled(text: str) -> Any:
-        escaped = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", str(markup.escape(visible(str(text)))))
+        escaped = _BOLD.sub(r"<b>\1</b>", str(markup.escape(visible(str(text)))))
         return markup.Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escaped))
 
     environment = jinja.Environment(

@@ -60,14 +60,14 @@ def test_a_selection_without_a_tree_or_without_a_text_has_a_page():
 
 def test_the_terminal_shows_the_answer_its_sources_and_what_was_left_out(capsys):
     chosen = corag.selector("top-k(k=2)", tokenizer=WORDS).select("Which?", offer("a \x1b[2J b", "c \u202e d"), 9)
-    left_out = [LeftOut(Candidate(Chunk("mill", "The mill."), 0.25), 3, "adds less than its tokens are worth")]
+    left_out = [LeftOut(Candidate(Chunk("mill(**a)", "The mill."), 0.25), 3, "adds less than its tokens are worth")]
     answer = Answer("In 1790 [1][4].", citations=(0,), unknown_citations=(3,))
     page("When?", chosen, answer, left_out).show()
     shown = capsys.readouterr().out
     assert "In 1790 [1][4]." in shown and "Cited but not in the context: [4]" in shown
     assert "[1] c0, cited" in shown and "[2] c1\n" in shown
     assert "a \\x1b[2J b" in shown and "c \\u202e d" in shown
-    assert "because it adds less than its tokens are worth: mill (3 tokens)" in shown
+    assert "because it adds less than its tokens are worth: mill(**a) (3 tokens)" in shown
 
 
 @pytest.mark.slow
