@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,6 +67,9 @@ class ConfigurationAgent:
         # In float64 no finite float32 feature can overflow to infinity on its way through.
         self._encoder_layers = [f"encoder.{layer}" for layer in range(len(config.encoder_shapes))]
         self._tensors = {name: np.ascontiguousarray(tensor.T, dtype=np.float64) for name, tensor in weights.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ConfigurationAgent, (self.config, dict(self.weights))
 
     @property
     def has_network(self) -> bool:

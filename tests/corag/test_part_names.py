@@ -15,6 +15,7 @@ from corag.errors import InputError
 from corag.registry import Registry
 from corag.rerankers import Bm25
 from corag.selectors import Corag, TopK
+from tests.fakes import SignEmbedder, essence, sign_agent
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 VALUES = st.recursive(
@@ -112,3 +113,12 @@ def test_a_fault_inside_a_part_is_not_taken_for_a_wrong_setting():
     for spelled in ("broken", "broken(size=2)"):
         with pytest.raises(TypeError, match="deep inside"):
             Registry("part", {"broken": broken}, method="run").make(spelled)
+
+
+def test_a_selector_with_a_loaded_agent_is_copied_into_another_process():
+    texts = ["Cats sleep.", "Mount Everest is 8,849 metres high.", "It is cold there."]
+    made = corag.selector("corag", agent=sign_agent(), embedder=SignEmbedder())
+    again = pickle.loads(pickle.dumps(made))  # noqa: S301 - its own
+    selections = [one.select("How high is Everest?", texts, 30) for one in (made, again)]
+    assert essence(selections[0]) == essence(selections[1])
+    assert selections[0].trace.details["probabilities"] == selections[1].trace.details["probabilities"]
