@@ -30,7 +30,7 @@ UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf
 
 Thai, Lao, Burmese, Khmer, kana and Chinese characters.
 """
-_UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
+UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+")
 _PAIRED = re.compile(f"[{UNSPACED}\uac00-\ud7af]+")
@@ -209,13 +209,13 @@ def _stemmer(language: str) -> Any:
 
 def spaced_characters(text: str) -> str:
     """Return a text with spaces between the characters where none divides words, as MLQA counts words of an answer."""
-    return _UNSPACED_RUN.sub(lambda run: f" {' '.join(run[0])} ", text)
+    return UNSPACED_RUN.sub(lambda run: f" {' '.join(run[0])} ", text)
 
 
 def unspaced(texts: Iterable[str]) -> bool:
     """Return whether at least a tenth of the characters of texts are of a script without spaces between words."""
     joined = "".join(texts)
-    return 10 * sum(map(len, _UNSPACED_RUN.findall(joined))) >= len(joined) > 0
+    return 10 * sum(map(len, UNSPACED_RUN.findall(joined))) >= len(joined) > 0
 
 
 def minilm_reads(texts: Iterable[str]) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from corag.text.data import Query, passage_at, passage_of
 from corag.text.documents import Document, with_title
 from corag.text.units import Range, Span, ranges_of, sentences_of
-from corag.text.words import UNSPACED
+from corag.text.words import UNSPACED_RUN
 from corag.types import Chunk
 from experiments.evaluation.metrics import normalize_answer
 
@@ -27,8 +27,6 @@ Known = Literal["fact", "offset", "answer"]
 
 CHOICES = frozenset({"yes", "no", "maybe", "true", "false"})
 """Answers that a text supports without containing them."""
-
-_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +127,8 @@ def answer_spans(answer: str, text: str) -> list[Span]:
     words = answer.split()
     if not words:
         return []
-    before = "" if _UNSPACED.match(words[0][0]) else r"(?<!\w)"
-    after = "" if _UNSPACED.match(words[-1][-1]) else r"(?!\w)"
+    before = "" if UNSPACED_RUN.match(words[0][0]) else r"(?<!\w)"
+    after = "" if UNSPACED_RUN.match(words[-1][-1]) else r"(?!\w)"
     pattern = before + r"\s+".join(map(re.escape, words)) + after
     exact = [match.span() for match in re.finditer(pattern, text)]
     return exact or [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
