@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from common.configuration import spelling
 from corag.models.encoders import EncoderPart, tokens_within, unit
 from corag.ranking import marginal_relevance, shared_words
 from corag.registry import tokens as make_tokens
@@ -55,7 +56,7 @@ class ExtractiveSummarizer(EncoderPart):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.tokens = make_tokens(self.tokenizer or "minilm")
-        encoder = "" if self.encoder == "minilm" else f" {self.encoder}"
+        encoder = "" if self.encoder == "minilm" else f" {spelling(self.encoder)}"
         self.identity = f"extractive 3 {RELEVANCE_WEIGHT} {QUERY_WEIGHT} {self.tokens.name}{encoder}"
 
     def summarize(self, request: SummaryRequest) -> str:
