@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from common.storage import write_atomically
 from corag.cli.console import say, stderr
@@ -62,10 +63,13 @@ class ReportConfig:
 
 def report(config: ReportConfig) -> None:
     """Write the page or the picture."""
-    sets: dict[str, list[Result]] = {}
+    by_questions: dict[Any, list[Result]] = {}
     for file in comma_separated(config.results):
         result = Result.read(Path(file))
-        sets.setdefault(f"{Path(str(result.record['data'])).name}, {result.record['split']}", []).append(result)
+        by_questions.setdefault((result.name, result.record["data"], result.asked), []).append(result)
+    sets: dict[str, Sequence[Result]] = {}
+    for number, ((name, *_), of_set) in enumerate(by_questions.items(), start=1):
+        sets[f"{name} ({number})" if name in sets else name] = of_set
     if not sets:
         raise InputError(f"--results is {config.results!r}; name files that corag evaluate --out wrote")
     out = Path(config.out)
@@ -101,14 +105,19 @@ def results_page(sets: Mapping[str, Sequence[Result]], *, title: str, curves: bo
 
 def held_by(sets: Mapping[str, Sequence[Result]]) -> Curves:
     """Return what each method holds and spends at each budget that all sets have, unless it failed on a question."""
+    # Of results that have a method at one budget, such as those before and after a change, the last one counts.
+    cells = {
+        (name, method, result.budget): rows
+        for name, of_set in sets.items()
+        for result in of_set
+        for method, rows in result.rows.items()
+        if not result.failures(method)
+    }
     return find_curves(
         [
-            {**row, "data": name, "budget": result.budget, "method": method}
-            for name, of_set in sets.items()
-            for result in of_set
-            for method, of_method in result.rows.items()
-            for row in of_method
-            if not result.failures(method)
+            {**row, "data": name, "method": method, "budget": budget}
+            for (name, method, budget), rows in cells.items()
+            for row in rows
         ]
     )
 
@@ -164,9 +173,8 @@ def headline(results: Sequence[Result]) -> Table:
             rows.append(["" if index else str(result.budget), name, *cells, *lead])
     last = "Methods that failed on a question come last, whatever their figures on the others." * failed
     note = " ".join(text for text in (_of_reader(results[0]), LEAD, last) if text)
-    record, headings = results[0].record, ["budget", "method", *(one.title for one in (main, *others)), "lead", "p"]
-    title = f"{Path(str(record['data'])).name}, {record['split']}: {results[0].questions} questions"
-    return Table(headings, rows, title, note)
+    headings = ["budget", "method", *(one.title for one in (main, *others)), "lead", "p"]
+    return Table(headings, rows, f"{results[0].name}: {results[0].questions} questions", note)
 
 
 def _of_reader(result: Result) -> str:

@@ -108,10 +108,10 @@ def needs_table(kinds: Mapping[str, Curves], ours: str, others: Mapping[str, str
         for method in others:
             for need in needs(found, ours, method):
                 lines.setdefault((need.budget, sort), {})[method] = str(need)
-    rows = [
-        [f"{budget:,}, {sort}" if sort else f"{budget:,}", *(of.get(method, "-") for method in others)]
-        for (budget, sort), of in sorted(lines.items(), key=lambda item: item[0][0])
-    ]
+    rows = []
+    for (budget, sort), of in sorted(lines.items(), key=lambda item: item[0][0]):
+        lacking = {method: "-" if (method, budget) in kinds[sort] else "not measured" for method in others}
+        rows.append([f"{budget:,}, {sort}" if sort else f"{budget:,}", *(lacking | of).values()])
     note = f"Tokens of the other, and those in which {ours} holds as much, with the 95% interval over documents"
     if any("-" in row for row in rows):
         note += "; a dash where it holds more at its smallest budget"

@@ -59,7 +59,7 @@ class Result:
     def _check(self) -> None:
         """Raise `ValueError`, or what a missing field leads to, for a record without its rows or figures."""
         names = [row["method"] for row in self.record["methods"]]
-        asked = {tuple(row["query"] for row in of_method) for of_method in self.rows.values()}
+        asked = {_queries(of_method) for of_method in self.rows.values()}
         if not names or names != list(self.rows) or [self.questions] != list(map(len, asked)) or self.budget < 1:
             raise ValueError(f"its rows are of other methods or questions than {names}, {self.questions} questions")
         for one in self.measures:
@@ -73,6 +73,16 @@ class Result:
         rows = ({"method": method, **row} for method, of_method in self.rows.items() for row in of_method)
         write_atomically(path.with_suffix(ROWS), "".join(to_json(row) + "\n" for row in rows))
         write_atomically(path, to_json(self.record, indent=2) + "\n")
+
+    @property
+    def name(self) -> str:
+        """Data folder and split, in a few words."""
+        return f"{Path(str(self.record['data'])).name}, {self.record['split']}"
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Ids of the questions."""
+        return _queries(next(iter(self.rows.values())))
 
     @property
     def budget(self) -> int:
@@ -150,6 +160,10 @@ class Result:
         # Its own variants are rivals if there is no other.
         others = [one for one in rivals if not (of_corag and selector_name(one).startswith(CHALLENGER))]
         return ours, self.ranked(others or rivals, name)[0]
+
+
+def _queries(rows: Sequence[Row]) -> tuple[str, ...]:
+    return tuple(row["query"] for row in rows)
 
 
 def selector_name(method: str) -> str:

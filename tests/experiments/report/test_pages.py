@@ -12,7 +12,7 @@ from corag.cli.page import Figure, Page, Quote, Section, Table
 from corag.errors import DataError
 from corag.text.visible import visible
 from experiments.report.comparison import headline, held_by, measures_table, results_page
-from experiments.report.equal import plot, points_of
+from experiments.report.equal import needs_table, plot, points_of
 from experiments.report.results import Result
 from tests.experiments.worlds import result_of
 
@@ -143,6 +143,21 @@ def test_the_command_writes_pages_and_pictures(tmp_path, capsys):
     for wrong, said in ((str(tmp_path / "none.json"), "there is no file"), ("", "--results")):
         assert main(["report", "--results", wrong]) == 2
         assert said in (error := capsys.readouterr().err) and error.count("\n") == 1
+
+
+def test_results_before_and_after_a_change_are_on_one_page_and_other_questions_are_another_set(tmp_path):
+    before = measured({"corag": [0.5, 0.5], "mmr": [0.5, 0.0]})
+    after = measured({"corag": [1.0, 0.5], "corag(agent=own)": [1.0, 1.0]})
+    fewer, more = measured({"corag": [0.25]}, 128), measured({"corag": [1.0, 1.0], "mmr": [0.5, 0.5]}, 128)
+    files = [tmp_path / f"{number}.json" for number in range(4)]
+    for result, file in zip((before, after, fewer, more), files, strict=True):
+        result.write(file)
+    assert main(["report", ",".join(map(str, files)), "--out", str(tmp_path / "page.md")]) == 0
+    text = (tmp_path / "page.md").read_text("utf-8")
+    assert "## d, test: 2 questions" in text and "## d, test (2): 1 questions" in text
+    assert held_by({"d": [before, after]})["corag", 64][0].tolist() == [0.75, 40]
+    rows = needs_table({"": held_by({"d": [before, more]})}, "corag", {"mmr": "MMR", "x": "X"}).rows
+    assert [[row[0], row[-1]] for row in rows] == [["128", "not measured"]]
 
 
 def test_a_method_of_any_name_is_shown_and_drawn():
