@@ -1,4 +1,4 @@
-"""What leads elsewhere in a page, and hostile shapes of markup; plain samples are among the golden readings."""
+"""Mail, and hostile shapes of markup; plain samples are among the golden readings."""
 
 import pytest
 
@@ -6,11 +6,12 @@ import corag
 from corag.files import read_file
 from corag.files.chunks import chunk_file
 from corag.files.read import UnreadableFileError, find_files
-from tests.corag.files.worlds import html, mail, outline, pdf
+from tests.corag.files.golden import SAMPLES
+from tests.corag.files.worlds import outline, pdf
 
 
 def test_mail_is_told_by_what_is_in_it(tmp_path):
-    (tmp_path / "1.M2P3").write_bytes(mail())
+    (tmp_path / "1.M2P3").write_bytes((SAMPLES / "pump.eml").read_bytes())
     assert find_files(tmp_path).kinds == {"1.M2P3": "mail"}
 
 
@@ -45,47 +46,6 @@ def test_rtf_is_skipped_and_says_why(tmp_path):
 def test_rst_without_a_title_or_with_a_line_without_end():
     assert outline(read_file(b"One `two |three| four_.", "a.rst")) == [("a", "One `two |three| four_.")]
     assert read_file(b"`a " * 20_000, "a.rst").text == "`a " * 20_000
-
-
-def test_headings_of_asciidoc_in_two_lines():
-    page = "add(1)\n======\n\nNAME\n----\nadd - adds\n\n[[use]]\nUSE\n---\nRun\nit:\n----\nadd\n----\n\n"
-    assert outline(read_file(f"{page}Files\n~~~~~~\none\n".encode(), "a.adoc")) == [
-        ("add(1) > NAME", "add - adds"),
-        ("add(1) > USE", "Run\nit:\n\n```\nadd\n```"),
-        ("add(1) > USE > Files", "one"),
-    ]
-
-
-def test_navigation_is_found_by_its_links():
-    links = "<a href=a.html rel=prev>Back</a> | <a href=b.html rel=up>Up</a> | <a href=c.html>Next chapter</a>"
-    contents = "<ul><li><a href=#a>One</a><li><a href=#b>Two</a><li><a href=#c>Three</a></ul>"
-    text = "<h1>Pump</h1>{}<p>See <a href=x>one</a> and <a href=y>two</a> for it.<ul><li><a href=d>Four</a></ul>"
-    page = html(f"<table><tr><td>{links}</table>{text.format(contents)}<p>It pumps.<div><p>{links}</div>")
-    assert outline(read_file(page, "a.html")) == [("Pump", "See one and two for it.\n\n- Four\n\nIt pumps.")]
-    # Wherever a row of links is; an enumeration, a list, a cell, and a row under a heading of its own say something.
-    row = "<p><a href=x>Home</a> | <a href=y>Map</a></p>"
-    kept = "<p><a href=x>a(1)</a>, <a href=y>b(1)</a></p><ul><li><a href=x>Text</a> | <a href=y>Number</a></ul>"
-    page = html(f"<h1>Pump</h1><p>It pumps.</p>{row}{kept}<h2>Links</h2>{row}")
-    assert outline(read_file(page, "a.html")) == [
-        ("Pump", "It pumps.\n\na(1), b(1)\n\n- Text | Number"),
-        ("Pump > Links", "Home | Map"),
-    ]
-    # A page of links alone is an index, which is its text.
-    assert outline(read_file(html(contents), "a.html")) == [("a", "- One\n- Two\n- Three")]
-
-
-def test_navigation_of_markdown_is_found_by_its_links():
-    row, contents = "[Home](x) | [Map][m] · <a href=y>Chat</a>\n", "- [One](#one)\n  - [Two](#two)\n- [Three](#three)\n"
-    page = f"# Pump\n\n{row}\n{contents}\nIt pumps.\n\n- [One](one.md)\n- [Two](#two)\n\n## Links\n\n{row}\n[m]: z\n"
-    file = read_file(page.encode(), "a.md")
-    assert outline(file) == [
-        ("Pump", "It pumps.\n\n- [One](one.md)\n- [Two](#two)"),
-        ("Pump > Links", f"{row}\n[m]: z"),
-    ]
-    assert file.text.count("\n") == page.count("\n") and len(file.text) == len(page)
-    below_fields = read_file(f"---\ntitle: Pumps\n---\n\n{row}\nIt pumps.\n\n[m]: z\n".encode(), "a.md")
-    assert outline(below_fields) == [("Pumps", "It pumps.\n\n[m]: z")]
-    assert outline(read_file(contents.encode(), "a.md")) == [("a", contents.strip())]
 
 
 SHAPES = [
