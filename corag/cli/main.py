@@ -269,6 +269,9 @@ def _parsed(name: str, arguments: Sequence[str]) -> Any:
 def _what_is_wrong(error: Exception, command: str) -> str:
     """Return the message of the parser in one line, with the setting that may be meant."""
     text = " ".join(str(error).split())
+    what, _, said = text.partition(": ")
+    if what.strip('":').endswith("config") or isinstance(error, UnicodeDecodeError):
+        return f"config: expected a YAML file of settings, a line each, such as `budget: 512`; {said or 'it is empty'}"
     unknown = text.removeprefix("unrecognized arguments: ").split()
     if unknown and unknown[0].startswith("--") and not text.startswith("--"):
         names = [action.dest for action in make_parser(command)._actions]

@@ -123,6 +123,16 @@ def test_a_reader_of_a_process_of_its_own_that_goes_away_is_no_error(small_index
     assert process.returncode == MISTAKE
 
 
+@pytest.mark.parametrize("content", [None, b"", b"- a", b"data: [", b"\xff"])
+def test_what_is_no_settings_file_is_said_plainly(content, tmp_path, capsys):
+    file = tmp_path / "settings.yaml"
+    if content is not None:
+        file.write_bytes(content)
+    assert run("evaluate", "--config", file) == MISTAKE
+    said = capsys.readouterr().err
+    assert said.startswith("error: config: expected a YAML file of settings") and "arser key" not in said
+
+
 def test_a_settings_file_makes_no_objects(tmp_path, capsys):
     made = tmp_path / "made"
     code = {"class_path": "subprocess.Popen", "init_args": {"args": f"touch {made}", "shell": True}}
