@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import lancedb
 import pytest
@@ -17,8 +18,6 @@ from corag.errors import CoragError, DataError, ModelError
 from corag.index import ChunkIndex
 from corag.untrusted import check_untrusted
 from tests.experiments.worlds import save_small_agent
-
-EVIL = "http://127.0.0.1:9/v1"
 
 
 @pytest.fixture
@@ -37,54 +36,14 @@ def folder(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+ROWS = Path(__file__).with_name("untrusted.txt").read_text(encoding="utf-8").splitlines()
+LONG = [f"mmr(embedder={'a' * 5000})", f"top-k(unit={'a' * 5000})", "self-route(" * 300 + ")" * 300]
+
+
 def attacks(folder):
     """Pairs of a kind of part and what a file may not name as such."""
-    evil, nowhere = f'"{folder}"', "no-such-owner/no-such-model"
-    rerankers = [
-        str(folder),
-        f"cross-encoder(model={evil}, trust_remote_code=true)",
-        "minilm-cosine(trust_remote_code=true)",
-        nowhere,
-        f"cross-encoder(model={nowhere})",
-        f"minilm-evidence(adapter={evil})",
-        "minilm-evidence(adapter=default)",
-        *(f"{name}(encoder=evil)" for name in ("minilm-evidence", "minilm-late", "minilm-softsim")),
-        f"llm(reader=openai(model=x, base_url={EVIL}))",
-        "no-such-reranker",
-        3,
-    ]
-    readers = [
-        f"openai(model=x, base_url={EVIL})",
-        "openai(model=x)",
-        "openai(model=x, api_key=sk-1)",
-        f"ollama(host={EVIL})",
-        f"self-consistency(reader=openai(model=x, base_url={EVIL}))",
-    ]
-    embedders = [f"sentence-transformers(model={evil}, trust_remote_code=true)", str(folder), nowhere, "bge-m3"]
-    embedders += ["minilm(encoder=evil)"]
-    vocabularies = ["tiktoken(encoding=o200k_base)", "tiktoken(model=gpt-4o)"]
-    tokenizers = [f"model(model={evil})", f"{folder}/tokenizer.json", nowhere, *vocabularies]
-    selectors = [
-        *(f"naive(reranker={one})" for one in rerankers[:10]),
-        *(f"self-route(part=naive(reranker={one}))" for one in rerankers[:6]),
-        *(f"self-route(reader={one})" for one in readers),
-        *(f"crag(summarizer={one})" for one in [*readers[:6], f"extractive(embedder={embedders[0]})"]),
-        *(f"mmr(embedder={one})" for one in embedders),
-        *(f"top-k(tokenizer={one})" for one in tokenizers),
-        f"corag(agent={evil})",
-        f"raptor(tree={evil})",
-        f"edc2(store={evil})",
-        "raptor(tree=default)",
-        "edc2(store=none)",
-        f"mmr(embedder={'a' * 5000})",
-        f"top-k(unit={'a' * 5000})",
-        f"self-route(part=top-k, reranker={evil})",
-        "top-k(password=x)",
-        "top-k(no_such_setting=1)",
-        "self-route(" * 300 + ")" * 300,
-    ]
-    kinds = {"reranker": rerankers, "reader": readers, "embedder": embedders, "selector": selectors}
-    return [(kind, part) for kind, parts in kinds.items() for part in parts]
+    rows = [row.replace("FOLDER", str(folder)).partition(" ") for row in ROWS if row and not row.startswith("#")]
+    return [*((kind, part) for kind, _, part in rows), *(("selector", part) for part in LONG), ("reranker", 3)]
 
 
 def test_no_file_may_name(folder):
