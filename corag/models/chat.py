@@ -42,6 +42,8 @@ CHAT_TOKENS = 32
 """The most that it puts around all of them, such as today's date."""
 MOST_ALTERNATIVES = 20
 """Alternatives of a token that servers tell; OpenAI, vLLM and Ollama refuse more."""
+BROKEN_OFF = ("abort", "error", "insufficient_system_resource")
+"""Why a reply ends that is not whole, as vLLM, OpenRouter and DeepSeek say it."""
 _MOST_SECONDS = 86_400
 
 
@@ -418,17 +420,17 @@ class OpenAIChat(Chat):
         finished: str | None = None
         with self._begun(messages, first_tokens=first_tokens) as chunks:
             for chunk in chunks:
+                # Servers leave out what they do not know, or send it as null, which the client does not check.
                 if chunk.usage is not None:
-                    reply.prompt_tokens = int(chunk.usage.prompt_tokens)
-                    reply.answer_tokens = int(chunk.usage.completion_tokens)
-                text = ""
-                for choice in chunk.choices[:1]:
+                    reply.prompt_tokens, reply.answer_tokens = chunk.usage.prompt_tokens, chunk.usage.completion_tokens
+                for choice in (chunk.choices or ())[:1]:
                     finished = choice.finish_reason or finished
                     reply.add_alternatives(getattr(choice.logprobs, "content", None))
-                    text = choice.delta.content or ""
-                yield text
+                    yield _text_of(getattr(choice.delta, "content", None))
         if finished is None:
             raise EOFError("it ended without its last event")
+        if finished in BROKEN_OFF:
+            raise EOFError(f"the server broke it off ({finished})")
         if finished == "content_filter":
             raise ChatError(f"{self.title} withheld its reply: the server's filter objects to the content")
         reply.cut = finished == "length"
@@ -459,6 +461,11 @@ class OpenAIChat(Chat):
                 self._form = number
             return reply
         raise refusals[0]
+
+
+def _text_of(content: Any) -> str:
+    """Return the text of what a server sends: a text, or a list of its parts, some of which are thoughts."""
+    return "".join(part.get("text") or "" for part in content) if isinstance(content, list) else content or ""
 
 
 def _refuse_password(setting: str, address: str | None, variable: str) -> None:

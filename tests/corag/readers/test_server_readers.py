@@ -1,5 +1,6 @@
 """Readers that ask a server, over real HTTP in both protocols: whole answers, or one clear error."""
 
+import json
 import re
 
 import pytest
@@ -95,7 +96,7 @@ def test_the_environment_names_the_server(monkeypatch):
 
 
 def test_many_are_answered_in_order_with_a_bound(reader_for):
-    with ChatServer(Reply("Paris", delay_s=0.02)) as server:
+    with ChatServer(Reply("Paris", delay_s=0.02), gate=3) as server:
         reader = reader_for(server, max_concurrent=3)
         contexts = [f"Part {number}." for number in range(9)]
         assert [answer.text for answer in reader.answer_many([QUERY] * 9, contexts)] == ["Paris"] * 9
@@ -116,6 +117,7 @@ FAULTS = {
     "silence": (Reply("Paris", delay_s=60), "timeout_s"),
     "window full": (Reply("Par", done_reason="length", usage=(9, 2)), "window"),
     "filtered": (Reply("Par", done_reason="content_filter"), "filter"),
+    "broken off": (Reply("Par", done_reason="abort"), "broke it off"),
     "all thought": (Reply(" ", done_reason="length"), "max_answer_tokens"),
 }
 
@@ -123,8 +125,8 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_one_clear_error(reader_for, fault):
     reply, says = FAULTS[fault]
-    if fault == "filtered" and reader_for is ollama_reader:
-        pytest.skip("Ollama filters nothing")
+    if fault in ("filtered", "broken off") and reader_for is ollama_reader:
+        pytest.skip("Ollama has no such reason")
     with ChatServer(reply, Reply("Paris")) as server:
         reader = reader_for(server, timeout_s=0.3, max_answer_tokens=20)
         error = failure(reader)
@@ -150,6 +152,17 @@ def test_a_stream_yields_pieces_breaks_with_an_error_and_hangs_up_when_closed(re
         pieces.close()
     with ChatServer(Reply("", "Par", "is")) as server:
         assert drained(reader_for(server).stream(QUERY, CONTEXT)) == (["Par", "is"], Answer("Paris"))
+
+
+def test_what_a_server_leaves_out_or_sends_in_parts_does_no_harm():
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "Lyon?"}]}, {"type": "text", "text": "Par"}]
+    choices = [{}, {"delta": None}, {"delta": {"content": parts}}, {"delta": {"content": "is"}, "finish_reason": "stop"}]
+    usage = {"choices": None, "usage": {"prompt_tokens": None}}
+    events = [{"id": "1"}, *({"choices": [choice]} for choice in choices), usage]
+    body = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events)
+    with ChatServer(Reply(body=body)) as server:
+        answer = openai_reader(server).answer(QUERY, CONTEXT)
+    assert answer == Answer("Paris") and answer.prompt_tokens is None
 
 
 def test_ollamas_window_grows_with_the_prompt_and_up_to_the_models():
