@@ -64,6 +64,7 @@ class ChatReply:
     """A reply.
 
     Attributes:
+        text: What a model writes, at last stripped and without what it thought before.
         first_tokens: Log-probabilities of what its first token might have been; empty if they were not requested, or
             the server has none.
         cut: Whether it ends because `max_answer_tokens` were written.
@@ -209,7 +210,7 @@ class Chat(Part, ABC):
             return pool.map(whole, conversations, chunksize=1)
 
     def stream_reply(self, messages: Messages) -> Generator[str, None, ChatReply]:
-        """Yield the pieces of a reply as they arrive, none empty, and return the whole; closing stops the model.
+        """Yield the pieces of a reply as they arrive, thoughts included, and return it; closing stops the model.
 
         It raises as `ask_many`; a `ReaderError` while iterating.
         """
@@ -247,12 +248,13 @@ class Chat(Part, ABC):
             raise self._explained(error) from error
         if first_tokens:
             return reply
+        reply.text = without_thoughts(reply.text)
         if reply.cut and reply.answer_tokens is not None and reply.answer_tokens < limit:
             raise ChatError(
                 f"{self.title} stopped after {reply.answer_tokens} of up to {limit} tokens: its window is full; "
                 "lower the token budget, or give the model a larger window"
             )
-        if reply.cut and not reply.text.strip():
+        if reply.cut and not reply.text:
             raise ChatError(
                 f"{self.title} used up {limit} tokens before it began its answer; raise max_answer_tokens, or turn off "
                 "the model's reasoning"
@@ -461,6 +463,13 @@ class OpenAIChat(Chat):
                 self._form = number
             return reply
         raise refusals[0]
+
+
+def without_thoughts(reply: str) -> str:
+    """Return a reply, stripped, without what a model thought before it; chat templates may have written `<think>`."""
+    thought, end, answer = reply.partition("</think>")
+    began = thought.lstrip().startswith("<think>")
+    return (answer if began or (end and "<think>" not in thought) else reply).strip()
 
 
 def _text_of(content: Any) -> str:

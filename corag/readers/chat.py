@@ -25,7 +25,6 @@ NUMBERED = "numbered_context"
 
 _MARKER = re.compile(r"\[(\d{1,4})\]")
 """What a language model writes to cite a part of the context."""
-_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -104,11 +103,11 @@ class ChatReader(Chat):
         told = "\n".join(f"Question: {asked}\nAnswer: {answer or 'none'}" for asked, answer in turns)
         rewrite = prompt("rewrite", "corag/prompts/chat", needs=["history", "question"])
         written = self.ask(rewrite.messages(history=told, question=question))
-        text = " ".join(without_thoughts(written.text).split())
+        text = " ".join(written.text.split())
         return question if written.cut or not text else text
 
     def _answer(self, reply: ChatReply, context: str) -> Answer:
-        text = without_thoughts(reply.text)
+        text = reply.text
         usage: dict[str, Any] = {"prompt_tokens": reply.prompt_tokens, "answer_tokens": reply.answer_tokens}
         if not text:
             warn_once(f"{self.title} sent an empty reply, which counts as no answer; if it often does, try it by hand")
@@ -152,8 +151,3 @@ def citations(reply: str, context: str) -> tuple[tuple[int, ...], tuple[int, ...
     said = dict.fromkeys(int(number) - 1 for number in _MARKER.findall(reply))
     cited = tuple(part for part in said if 0 <= part < num_parts)
     return cited, tuple(part for part in said if part not in cited)
-
-
-def without_thoughts(reply: str) -> str:
-    """Return a reply, stripped, without what a model thought before it."""
-    return _THOUGHT.sub("", reply).strip()

@@ -83,10 +83,10 @@ class ChatSummarizer(Chat):
                 f"{self.title} wrote more than {self.max_answer_tokens} tokens; raise max_answer_tokens, or use "
                 "another model"
             )
-        if not reply.text.strip():
+        if not reply.text:
             raise SummarizerError(f"{self.title} sent an empty reply; try it by hand, or use another model")
         is_nothing = re.sub(r"[\W_]+", " ", reply.text).strip().casefold() == NOTHING.casefold()
-        return "" if is_nothing else reply.text.strip()
+        return "" if is_nothing else reply.text
 
 
 @dataclass(kw_only=True, eq=False)

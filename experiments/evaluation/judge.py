@@ -21,9 +21,9 @@ from zlib import crc32
 
 import corag
 from corag.errors import DataError, InputError
-from corag.models.chat import Chat, ChatError
+from corag.models.chat import Chat, ChatError, without_thoughts
 from corag.models.prompts import Messages, prompt
-from corag.readers.chat import ChatReader, without_thoughts
+from corag.readers.chat import ChatReader
 from corag.readers.wrappers import SelfConsistentReader
 from corag.text.chunking import sentence_spans
 from corag.text.data import Query

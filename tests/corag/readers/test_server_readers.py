@@ -76,7 +76,8 @@ def test_what_counts_as_an_answer():
     replies = {
         NO_ANSWER: "", "i don't know.": "", " I don\u2019t know.\n": "", "": "", "<think>?</think> ": "",
         "I don't know, but Paris is likely": "I don't know, but Paris is likely",
-        "<think>\nLyon?\n</think>\n\nParis": "Paris",
+        "<think>\nLyon?\n</think>\n\nParis": "Paris", "Lyon?\n</think>\nParis": "Paris",
+        "A tag <think>, and </think>": "A tag <think>, and </think>",
     }  # fmt: skip
     with ChatServer(*map(Reply, replies)) as server:
         reader = ollama_reader(server)
@@ -118,7 +119,8 @@ FAULTS = {
     "window full": (Reply("Par", done_reason="length", usage=(9, 2)), "window"),
     "filtered": (Reply("Par", done_reason="content_filter"), "filter"),
     "broken off": (Reply("Par", done_reason="abort"), "broke it off"),
-    "all thought": (Reply(" ", done_reason="length"), "max_answer_tokens"),
+    "nothing": (Reply(" ", done_reason="length"), "max_answer_tokens"),
+    "all thought": (Reply("<think>Lyon?", done_reason="length"), "max_answer_tokens"),
 }
 
 
@@ -156,7 +158,8 @@ def test_a_stream_yields_pieces_breaks_with_an_error_and_hangs_up_when_closed(re
 
 def test_what_a_server_leaves_out_or_sends_in_parts_does_no_harm():
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "Lyon?"}]}, {"type": "text", "text": "Par"}]
-    choices = [{}, {"delta": None}, {"delta": {"content": parts}}, {"delta": {"content": "is"}, "finish_reason": "stop"}]
+    last = {"delta": {"content": "is"}, "finish_reason": "stop"}
+    choices = [{}, {"delta": None}, {"delta": {"content": parts}}, last]
     usage = {"choices": None, "usage": {"prompt_tokens": None}}
     events = [{"id": "1"}, *({"choices": [choice]} for choice in choices), usage]
     body = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events)

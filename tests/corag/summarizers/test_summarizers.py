@@ -141,7 +141,7 @@ def test_ollama_sends_the_prompt_of_its_task(task):
 
 
 def test_an_openai_server_is_asked_the_same_and_its_window_kept():
-    with ChatServer(Reply(" It is ", "so.\n")) as server:
+    with ChatServer(Reply("<think>Is it?</think> It is ", "so.\n")) as server:
         given = {"base_url": server.base_url, "model": "llama3.1:8b", "tokenizer": WORDS, "window": 3000}
         summarizer = OpenAISummarizer(**given)
         assert isinstance(summarizer, Summarizer)
