@@ -9,14 +9,14 @@ import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
 from common.checks import well_formed
 from common.storage import write_atomically
 from corag.errors import DataError
-from corag.text.data import find_data, find_file
+from corag.text.data import Query, find_data, find_file
 from corag.text.documents import Document
 from corag.text.visible import to_json
 
@@ -104,6 +104,13 @@ def write_data(folder: Path, corpus: Iterable[Mapping[str, Any]], queries: Itera
     for name, rows in (("corpus", corpus), ("queries", queries)):
         lines = "".join(to_json(row) + "\n" for row in rows)
         write_atomically(folder / f"{name}.jsonl", lines)
+
+
+def line_of(query: Query) -> dict[str, Any]:
+    """Return the fields of a question's line, without those that it does not have."""
+    row = asdict(query)
+    extra, optional = row.pop("extra"), ("candidates", "grades", "history")
+    return {**extra, **{name: value for name, value in row.items() if value or name not in optional}}
 
 
 def write_queries(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import importlib.metadata
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -167,7 +168,8 @@ def _convert(writer: FolderWriter, data_set: DataSet, splits: tuple[str, ...], f
             questions = islice((one for one in converted if one.question.strip()), config.limit)
             for question in _reported(questions, f"questions, {split}", quiet=config.quiet):
                 writer.question(question, split)
-                gold.update(name.partition("#")[0] for name in question.gold)
+                # Of a span the passage; ids may have a # of their own, as those of CodeSearchNet.
+                gold.update(re.sub(r"#[0-9]+-[0-9]+\Z", "", name) for name in question.gold)
     if data_set.passages is not None:
         passages = _passages(data_set.passages(files), gold, config.passages)
         for passage in _reported(passages, "passages", quiet=config.quiet):

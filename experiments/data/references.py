@@ -26,7 +26,8 @@ from corag.text.data import DataFolder, Query, find_data, passage_at
 from corag.text.documents import SEPARATOR
 from corag.types import PromptedReader, Reader
 from experiments.data.config import comma_separated
-from experiments.data.folder import is_written, read_source, share_corpus, write_queries, write_source
+from experiments.data.folder import is_written, line_of, read_source, share_corpus, write_queries, write_source
+from experiments.data.splits import questions_of
 from experiments.run.journal import Journal, fingerprint
 
 READER_FIELD = "reference_reader"
@@ -111,7 +112,7 @@ def _unanswered(folder: DataFolder, config: ReferencesConfig) -> list[Query]:
     queries = [
         query
         for split in splits
-        for query in islice((query for query in folder.split(split) if not query.answers), config.limit)
+        for query in islice((query for query in questions_of(folder, split) if not query.answers), config.limit)
         if any(passage_at(name, folder.documents) is not None for name in query.gold)
     ]
     if not queries:
@@ -143,6 +144,4 @@ def _answer(
 
 
 def _line(query: Query, answer: str | None, reader: str) -> dict[str, Any]:
-    row = asdict(query)
-    row = {**row.pop("extra"), **{name: row[name] for name in row if row[name] or name not in ("candidates", "grades")}}
-    return row if answer is None else {**row, "answers": [answer], READER_FIELD: reader}
+    return line_of(query) | ({} if answer is None else {"answers": [answer], READER_FIELD: reader})

@@ -22,9 +22,9 @@ from corag.memory import TextStore
 from corag.models.chat import Chat
 from corag.models.prompts import prompt
 from corag.text.chunking import sentence_spans
-from corag.text.data import DataFolder, Query
+from corag.text.data import DataFolder, Query, passage_of
 from corag.text.documents import Document
-from experiments.data.folder import FolderWriter, Question
+from experiments.data.folder import FolderWriter, Question, line_of
 from experiments.data.pools import Pool
 from experiments.evaluation.metrics import substring_match
 
@@ -89,10 +89,8 @@ def stress_sets(
         written[rate] = out / f"{kind}-{rate:g}"
         with new_folder(written[rate]) as draft, FolderWriter(draft) as writer:
             for query, pools in drafts:
-                extra = {**query.extra, **({"grades": query.grades} if query.grades else {})}
-                passages = pools[rate] or ()
-                question = Question(query.id, query.question, query.answers, query.gold, passages, True, extra)
-                writer.question(question, query.split)
+                about = query.id, query.question, query.answers, query.gold
+                writer.question(Question(*about, pools[rate] or (), True, line_of(query)), query.split)
     return written
 
 
@@ -104,8 +102,8 @@ def is_noise(passage: Document, query: Query) -> bool:
     """
     if (marked := query.extra.get("noise")) is not None:
         return passage.id in marked
-    gold = {name.split("#")[0] for name in query.gold}
-    return passage.id not in gold and not substring_match(f"{passage.title} {passage.text}", query.answers)
+    is_gold = any(passage_of(name, {passage.id: passage}) for name in query.gold)
+    return not is_gold and not substring_match(f"{passage.title} {passage.text}", query.answers)
 
 
 def noisy_pool(ranking: Sequence[Document], noise: Sequence[bool], size: int, rate: float) -> list[Document] | None:

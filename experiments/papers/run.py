@@ -279,9 +279,11 @@ def _with_stress(
     chosen = out / f"{kind}-{settings[kind]:g}"
     if not (chosen / "queries.jsonl.gz").exists():
         folder = DataFolder.open(data)
-        queries = sample_questions(folder.split(split, limit), sample, seed)
+        queries = sample_questions(questions_of(folder, split, limit), sample, seed)
+        folder = replace(folder, queries=tuple(queries))
         candidates = CandidateSettings(num_candidates=NUM_RANKED)
-        pool = open_pool(folder, queries, corag.embedder(embedder), candidates, quiet=config.quiet)
+        asked = [query.after(settings.get("history", candidates.history)) for query in queries]
+        pool = open_pool(folder, asked, corag.embedder(embedder), candidates, quiet=config.quiet)
         store = Path(config.out) / "rewritings.jsonl"
         rewrite = rotated if rewriter is None else chat_rewriter(chats_of("rewriter", rewriter)[0], store)
         stress_sets(folder, pool, out, kind=kind, rates=rates, size=size, rewrite=rewrite, quiet=config.quiet)

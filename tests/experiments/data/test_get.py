@@ -209,17 +209,17 @@ def test_a_set_of_ir_datasets(monkeypatch, tmp_path):
         (tmp_path / name).write_text(content)
         return LocalDownload(tmp_path / name)
 
-    docs = TsvDocs(file("docs", "0\tVarn is an island.\n1\tIts capital is Tolmere.\n2\tKell.\n"), namespace="varn")
+    docs = TsvDocs(file("docs", "0\tVarn is an island.\n1#L1\tIts capital is Tolmere.\n2\tKell.\n"), namespace="varn")
     queries = TsvQueries(file("queries", "7\tcapital of varn\n8\twhat is kell\n"))
-    qrels = TrecQrels(file("qrels", "7 0 1 2\n7 0 0 0\n8 0 2 1\n"), {1: "good", 2: "best"})
+    qrels = TrecQrels(file("qrels", "7 0 1#L1 2\n7 0 0 0\n8 0 2 1\n"), {1: "good", 2: "best"})
     parts = {"varn": Dataset(docs), "varn/test": Dataset(docs, queries, qrels)}
     monkeypatch.setattr(ir_datasets.registry, "_registered", {**ir_datasets.registry._registered, **parts})
     config = GetConfig("ir_datasets:varn", str(tmp_path / "out"), quiet=True)
     data = DataFolder.open(get_data(config))
     assert [(query.split, query.id, query.question, query.gold) for query in data.queries] == [
-        ("test", "7", "capital of varn", ("1",)), ("test", "8", "what is kell", ("2",)),
+        ("test", "7", "capital of varn", ("1#L1",)), ("test", "8", "what is kell", ("2",)),
     ]  # fmt: skip
-    assert data.queries[0].grades == {"1": 2, "0": 0}
+    assert data.queries[0].grades == {"1#L1": 2, "0": 0}
     assert [passage.text for passage in data.documents.values()][2] == "Kell."
     limited = get_data(GetConfig(config.name, str(tmp_path / "some"), limit=1, passages=1, quiet=True))
-    assert list(DataFolder.open(limited).documents) == ["0", "1"]
+    assert list(DataFolder.open(limited).documents) == ["0", "1#L1"]

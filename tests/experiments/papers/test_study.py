@@ -10,20 +10,23 @@ from corag.cli.main import main
 from corag.cli.page import Page, Section
 from corag.errors import InputError
 from corag.registry import READERS, SELECTORS
+from corag.text.data import DataFolder
 from experiments.data.catalogue import find_data_set
+from experiments.data.splits import questions_of
 from experiments.evaluation.config import EvaluateConfig
-from experiments.papers.run import counted_questions
+from experiments.papers.run import ReproduceConfig, comparison_of, counted_questions
 from experiments.papers.study import (
     CONFIGS,
     DATA_SETTINGS,
     METHOD,
+    Study,
     cells_of,
     find_study,
     methods_of,
     study_files,
 )
 from experiments.papers.table import Measured, blocks, gain
-from tests.experiments.worlds import write_folder
+from tests.experiments.worlds import QUERIES, write_folder
 from tests.wandb_files import offline_runs
 
 SMALL = {
@@ -169,6 +172,18 @@ def test_all_goes_on_after_a_failure_and_a_second_run_measures_nothing_again(tmp
     assert {(cell["values"]["budget"], cell["values"]["cost_weight"]) for cell in record["cells"]} == {("64", "0.3")}
     assert main(["reproduce", "small.yaml", "--only", "65", "--out", "out"]) == 2
     assert "'65'" in capsys.readouterr().err
+
+
+def test_noise_is_put_among_the_candidates_of_questions_without_splits_and_with_turns_before_them(tmp_path):
+    rows = [{name: row[name] for name in row if name != "split"} | {"history": ["Who?", "Ilsa."]} for row in QUERIES]
+    folder = write_folder(tmp_path / "sets", queries=rows)
+    evaluate = {"data": str(folder), "noise": 0.5, "size": 4}
+    study = Study("s", "s", evaluate=evaluate, methods={"Top": "top-k"}, figures=["f1"])
+    config = ReproduceConfig("s", out=str(tmp_path / "out"), quiet=True)
+    made = comparison_of(cells_of(study), cells_of(study), config, tmp_path / "out.json")
+    queries = DataFolder.open(made.data).queries
+    assert {query.id for query in queries} <= {query.id for query in questions_of(DataFolder.open(folder), "dev")}
+    assert {(query.split, query.history) for query in queries} == {("dev", ("Who?", "Ilsa."))}
 
 
 @pytest.mark.parametrize("file", sorted((CONFIGS / "reading").glob("*.yaml")), ids=lambda file: file.stem)
