@@ -137,6 +137,13 @@ class HashEmbedder:
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
+class AskingEmbedder(HashEmbedder):
+    """Embeds questions otherwise than texts."""
+
+    def embed_queries(self, texts):
+        return self.embed([f"query: {text}" for text in texts])
+
+
 def sign_agent(*, rerankers=("bm25", "minilm-softsim"), embedder="sign") -> ConfigurationAgent:
     """An agent whose predictions are worked out by hand.
 

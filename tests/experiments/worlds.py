@@ -11,7 +11,6 @@ from agent import AgentConfig, Configuration, Ranges
 from experiments.evaluation.comparison import compare
 from experiments.labels.table import VECTORS, read_labels
 from experiments.labels.table import write_labels as write_table
-from experiments.report.measures import MEASURES
 from tests.agent.worlds import random_agent
 
 ISLAND = Path(__file__).with_name("island")
@@ -185,21 +184,3 @@ def labels_of(tmp_path, table, **figures):
             )  # fmt: skip
     questions = [question_row(query, f"what about {query}?", [1.0, number]) for number, query in enumerate(table)]
     return read_labels(str(write_labels(tmp_path / "labels.parquet", rows, questions)))
-
-
-def result_of(budget_tokens=64, methods=("top-k", "corag")):
-    """A result file in which each measure of a method is its index, but for its tokens."""
-    names = [one.name for one in MEASURES.values() if not one.partial]
-    rows = [
-        {
-            "method": method,
-            **dict.fromkeys(names, float(index)),
-            "cost_tokens": budget_tokens / (index + 2),
-            "failed": 0,
-        }
-        for index, method in enumerate(methods)
-    ]
-    return {
-        "data": "d", "split": "test", "budget_tokens": budget_tokens, "queries": 7, "pool": "candidates",
-        "methods": rows, "config": {}, "versions": {"python": "3.11"}, "seed": 0,
-    }  # fmt: skip

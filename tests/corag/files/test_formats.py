@@ -8,8 +8,7 @@ import pytest
 from corag.files import read_file
 from corag.files.read import UnreadableFileError, find_files, read_bytes
 from corag.files.web import read_man
-from tests.corag.files.golden import PUMP, VALVE
-from tests.corag.files.worlds import outline
+from tests.corag.files.worlds import PUMP, VALVE, outline
 
 
 @pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")

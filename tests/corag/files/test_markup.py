@@ -6,8 +6,7 @@ import corag
 from corag.files import read_file
 from corag.files.chunks import chunk_file
 from corag.files.read import UnreadableFileError, find_files
-from tests.corag.files.golden import SAMPLES
-from tests.corag.files.worlds import outline, pdf
+from tests.corag.files.worlds import SAMPLES, outline, pdf
 
 
 def test_mail_is_told_by_what_is_in_it(tmp_path):

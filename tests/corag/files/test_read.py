@@ -13,8 +13,7 @@ import corag.files.read as reading
 from corag.files import process, read_file
 from corag.files.markdown import read_markdown
 from corag.files.read import UnreadableFileError, decode, find_files, parse_file, read_bytes
-from tests.corag.files.golden import SAMPLES
-from tests.corag.files.worlds import outline, pdf
+from tests.corag.files.worlds import SAMPLES, outline, pdf
 
 WORD = (SAMPLES / "pump.docx").read_bytes()
 

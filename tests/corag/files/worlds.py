@@ -1,8 +1,14 @@
-"""PDFs and HTML pages of given texts, and what was read of a file."""
+"""Samples of files, PDFs of given texts, and what was read of a file."""
 
 import io
+from pathlib import Path
 
 import pytest
+
+SAMPLES = Path(__file__).with_name("samples")
+"""As other libraries than those that read them wrote them."""
+PUMP, VALVE = SAMPLES / "pump.1", SAMPLES / "valve.8"
+"""Manual pages."""
 
 
 def pdf(pages, *, outline=None, title="", head="", password=""):
@@ -36,14 +42,6 @@ def pdf(pages, *, outline=None, title="", head="", password=""):
         drawn.showPage()
     drawn.save()
     return file.getvalue()
-
-
-def html(body, *, title=""):
-    """Write an HTML page with navigation and footer around its body."""
-    page = f"""<!DOCTYPE html><html><head><meta charset="utf-8"><title>{title}</title>
-    <style>p {{ color: red }}</style><script>var hidden = 1;</script></head>
-    <body><nav><a href="/">Home</a></nav>{body}<footer>All rights reserved</footer></body></html>"""
-    return page.encode()
 
 
 def outline(file):

@@ -1,10 +1,69 @@
-"""Selections of the shipped parts on real questions; a change that is meant renews them, see `golden.py`."""
+"""Golden selections: what every selector chooses for five questions about Python's language reference.
+
+After a change of selections that is meant, write them again and read the difference:
+
+    python -m tests.corag.selectors.test_golden
+"""
 
 import json
 
 import pytest
 
-from tests.corag.selectors.golden import FILE, methods, select
+import corag
+from corag import Candidate, Chunk
+from tests.paths import GOLDEN
+
+FILE = GOLDEN / "selections.json"
+BUDGETS = (128, 384)
+VARIANTS = (
+    "corag(agent=none)",
+    "corag(reranker=minilm-evidence)",
+    "corag(unit=sentence, reranker=minilm-softsim)",
+    "naive(unit=sentence, max_units=12)",
+    "naive(reranker=bm25)",
+    "naive(reranker=minilm-cosine)",
+)
+"""Besides the default of each selector: rerankers, a search that no agent sets, and fewer units than there are."""
+
+
+def methods():
+    return [*corag.SELECTORS.names, *VARIANTS]
+
+
+def select(method, question):
+    """What a method chooses at each budget: ids in prompt order, tokens, and the value."""
+    candidates = [
+        Candidate(Chunk(row["id"], row["text"], {"title": row["title"]}), row["similarity"])
+        for row in question["passages"]
+    ]
+    with corag.runtime(precision="fp32", device="cpu"):
+        selector = corag.selector(method)
+    found = (selector.select(question["question"], candidates, budget) for budget in BUDGETS)
+    return [{"ids": list(one.ids), "tokens": one.cost_tokens, "value": round(one.value, 4)} for one in found]
+
+
+def regenerate():
+    golden = json.loads(FILE.read_text())
+    for question in golden["questions"]:
+        question["selections"] = {method: select(method, question) for method in methods()}
+    FILE.write_text(written(golden))
+
+
+def written(golden):
+    """One line for each passage and each selection, so that a difference can be read."""
+    questions = []
+    for question in golden["questions"]:
+        passages = ",\n".join("   " + json.dumps(row) for row in question["passages"])
+        selections = ",\n".join(
+            f"   {json.dumps(method)}: [\n    " + ",\n    ".join(map(json.dumps, rows)) + "\n   ]"
+            for method, rows in question["selections"].items()
+        )
+        questions.append(
+            f'  {{\n  "question": {json.dumps(question["question"])},\n'
+            f'  "passages": [\n{passages}\n  ],\n  "selections": {{\n{selections}\n  }}\n  }}'
+        )
+    return f'{{\n "source": {json.dumps(golden["source"])},\n "questions": [\n' + ",\n".join(questions) + "\n ]\n}\n"
+
 
 QUESTIONS = json.loads(FILE.read_text())["questions"]
 
@@ -18,3 +77,7 @@ def test_selections_are_those_that_are_recorded(method):
 
 def test_every_recorded_method_is_compared():
     assert all(list(question["selections"]) == methods() for question in QUESTIONS)
+
+
+if __name__ == "__main__":
+    regenerate()

@@ -73,16 +73,6 @@ def test_a_tree_groups_topics_and_repeats():
     assert (again.vectors == tree.vectors).all()
 
 
-def test_a_folder_without_a_whole_tree(tmp_path):
-    def refused(error):
-        with pytest.raises(error):
-            RaptorTree.load(tmp_path)
-
-    refused(DataError)
-    np.savez(tmp_path / "tree.npz", vectors=np.array([{"a": 1}], dtype=object), tree=np.array([0]))
-    refused(DataError)
-
-
 def hand_made():
     nodes = [
         *(Node(name, f"text {name}", 0, (), (name,)) for name in "abcd"),
@@ -176,8 +166,10 @@ def test_a_tree_that_is_damaged_is_refused_and_built_anew(tmp_path, index):
     asked = first_of_all()
     again, built = update_tree(index, TopicEmbedder(), asked)
     assert built and again.nodes == tree.nodes and not asked.asked
-    with pytest.raises(DataError):
-        corag.selector("raptor", tree=tmp_path)
+    np.savez(tmp_path / "tree.npz", vectors=np.array([{"a": 1}], dtype=object), tree=np.array([0]))  # a pickle
+    for folder in (tmp_path, tmp_path / "none"):
+        with pytest.raises(DataError):
+            corag.selector("raptor", tree=folder)
 
 
 def test_asking_an_index_uses_its_tree(index):

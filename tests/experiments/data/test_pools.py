@@ -13,7 +13,7 @@ from experiments.data.config import CandidateSettings
 from experiments.data.pools import content_hash, open_pool
 from experiments.data.splits import default_split, divide, questions_of
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
-from tests.fakes import HashEmbedder
+from tests.fakes import AskingEmbedder, HashEmbedder
 
 OWN = CandidateSettings(pool="candidates")
 
@@ -33,11 +33,7 @@ def test_a_question_without_a_list_is_refused_and_an_empty_one_is_a_pool(folder)
 
 @pytest.mark.parametrize("pool", ["candidates", "corpus"])
 def test_questions_are_embedded_as_questions(folder, pool):
-    class Asking(HashEmbedder):
-        def embed_queries(self, texts):
-            return self.embed([f"query: {text}" for text in texts])
-
-    embedder, settings = Asking(), CandidateSettings(pool=pool, retrieval="vector")
+    embedder, settings = AskingEmbedder(), CandidateSettings(pool=pool, retrieval="vector")
     query = folder.queries[0]
     [question] = embedder.embed_queries([query.question])
     for candidate in open_pool(folder, [query], embedder, settings, quiet=True)[query.id]:

@@ -13,14 +13,14 @@ from corag.errors import DataError
 from corag.text.visible import visible
 from experiments.report.comparison import headline, held_by, measures_table, results_page
 from experiments.report.equal import needs_table, plot, points_of
+from experiments.report.measures import MEASURES
 from experiments.report.results import Result
-from tests.experiments.worlds import result_of
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="300pt"></svg>'
 
 
 def measured(values, budget=64, **fields):
-    """A result whose methods have these F1 on questions q0, q1, ..."""
+    """A result whose methods have these F1 on questions q0, q1, ...; other measures are 0."""
     rows = {
         method: [
             {"query": f"q{number}", "f1": value, "evidence_recall": value, "cost_tokens": 40, "answer": f"a {value}",
@@ -29,11 +29,17 @@ def measured(values, budget=64, **fields):
         ]
         for method, of_one in values.items()
     }  # fmt: skip
-    record = result_of(budget, methods=tuple(values)) | {"queries": len(next(iter(values.values()))), **fields}
-    for row in record["methods"]:
-        mean = sum(values[row["method"]]) / record["queries"]
-        row.update(f1=mean, evidence_recall=mean, cost_tokens=40.0)
-    return Result(record, rows)
+    zeros = dict.fromkeys((one.name for one in MEASURES.values() if not one.partial), 0.0)
+    means = {method: sum(of_one) / len(of_one) for method, of_one in values.items()}
+    methods = [
+        {"method": method, **zeros, "f1": mean, "evidence_recall": mean, "cost_tokens": 40.0, "failed": 0}
+        for method, mean in means.items()
+    ]
+    record = {
+        "data": "d", "split": "test", "budget_tokens": budget, "queries": len(next(iter(values.values()))),
+        "pool": "candidates", "methods": methods, "config": {}, "versions": {"python": "3.11"}, "seed": 0,
+    }  # fmt: skip
+    return Result(record | fields, rows)
 
 
 PAGE = Page(
@@ -169,6 +175,7 @@ def test_a_method_of_any_name_is_shown_and_drawn():
     ElementTree.fromstring(plot(held_by({"a": [result]})))
 
 
+RECORD = measured({"corag": [1.0] * 7}).record
 ROWS = '{"method": "corag", "query": "q0", "f1": 1.0}\n'
 
 
@@ -176,12 +183,12 @@ ROWS = '{"method": "corag", "query": "q0", "f1": 1.0}\n'
     ("content", "rows"),
     [
         ("{", None), ("3", None),
-        (json.dumps(result_of() | {"methods": []}), None),
-        (json.dumps(result_of() | {"methods": [{"method": "corag", "cost_tokens": 1.0, "f1": "high"}]}), None),
-        (json.dumps(result_of(methods=("corag", "corag"))), None),
+        (json.dumps(RECORD | {"methods": []}), None),
+        (json.dumps(RECORD | {"methods": [{"method": "corag", "cost_tokens": 1.0, "f1": "high"}]}), None),
+        (json.dumps(RECORD | {"methods": 2 * RECORD["methods"]}), None),
         # Rows of fewer questions, rows that are cut off, and none at all.
-        (json.dumps(result_of(methods=("corag",))), ROWS),
-        (json.dumps(result_of(methods=("corag",))), ROWS * 6 + ROWS[:9]),
+        (json.dumps(RECORD), ROWS),
+        (json.dumps(RECORD), ROWS * 6 + ROWS[:9]),
     ],
 )  # fmt: skip
 def test_what_is_no_result_or_has_other_rows_is_refused(tmp_path, content, rows):
@@ -190,7 +197,7 @@ def test_what_is_no_result_or_has_other_rows_is_refused(tmp_path, content, rows)
     path.with_suffix(".rows.jsonl").write_text(ROWS * 7 if rows is None else rows)
     with pytest.raises(DataError):
         Result.read(path)
-    path.write_text(json.dumps(result_of(methods=("corag",))))
+    path.write_text(json.dumps(RECORD))
     path.with_suffix(".rows.jsonl").write_text(ROWS * 7)
     assert Result.read(path).questions == 7
     path.with_suffix(".rows.jsonl").unlink()

@@ -1,7 +1,5 @@
 """Selectors that an agent names: which one a question gets, what is left out, and what the trace says."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -73,14 +71,6 @@ def test_one_configuration_for_all_questions_asks_no_embedder(configuration):
     assert selection.text == expected.text
     assert selection.trace.details["configuration"] == configuration
     assert "all questions" in selection.trace.details["because"]
-
-
-def test_an_agent_whose_lead_is_small_falls_back(parts):
-    trained = sign_agent(rerankers=("first", "second"))
-    selector = named(ConfigurationAgent(replace(trained.config, min_lead=1.0), trained.weights))
-    prediction = selector.predict("a cat", POOL, 30)
-    assert prediction.fell_back and prediction.reranker == "first"
-    assert "the default" in selector.select("a cat", POOL, 30).trace.details["because"]
 
 
 @pytest.mark.parametrize(("lacking", "error"), [("lost", ModelError), ("not-installed", MissingExtraError)])

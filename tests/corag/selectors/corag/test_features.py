@@ -7,7 +7,7 @@ import corag
 from corag.selectors.corag.features import CURVE, curve_statistics, question_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.types import Candidate, Chunk
-from tests.fakes import HashEmbedder
+from tests.fakes import AskingEmbedder, HashEmbedder
 
 TOKENS = corag.tokens("estimate")
 
@@ -35,13 +35,6 @@ def test_passages_with_cosines_are_not_embedded():
         candidates = [Candidate(Chunk(str(row), f"text {row}"), value) for row, value in enumerate(similarities)]
         question_vectors([SelectionProblem("Which?", candidates, TOKENS, 9)], embedder, ("query", "curve"))
         assert embedder.num_embedded == embedded
-
-
-class AskingEmbedder(HashEmbedder):
-    """Embeds questions otherwise than texts."""
-
-    def embed_queries(self, texts):
-        return self.embed([f"query: {text}" for text in texts])
 
 
 def test_questions_are_embedded_as_for_retrieval():
