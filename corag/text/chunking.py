@@ -12,9 +12,10 @@ from common.checks import MOST_TOKENS, check_count, well_formed
 from corag.ambient import check_cancelled
 from corag.errors import InputError
 from corag.text.documents import Document, with_title
+from corag.text.words import language_of
 from corag.types import Chunk, TokenCounter
 
-CHUNKING_VERSION = 8
+CHUNKING_VERSION = 9
 """Raised by every change of where texts are cut, here or in `corag.files.chunks`: indexes then read all files again."""
 DEFAULT_CHUNK_TOKENS = 128
 DEFAULT_BUDGET = 1024
@@ -73,7 +74,10 @@ def _found_sentences(text: str) -> Iterator[Span]:
         limit, half = start + _WINDOW, start + _WINDOW // 2
         paragraph = text.rfind("\n\n", half, limit) + 2 if limit < len(text) else 0
         end = max(paragraph, half) if paragraph > 1 else min(limit, len(text))
-        found = sentencex.get_sentence_boundaries("en", text[start:end])
+        window = text[start:end]
+        # The letter in the middle of all is of the script that most are of.
+        letters = sorted(filter(str.isalpha, window)) or "a"
+        found = sentencex.get_sentence_boundaries(language_of(letters[len(letters) // 2]) or "en", window)
         starts = [start + one["start_index"] for one in found[1:]]
         for stop in starts:
             yield begun, stop

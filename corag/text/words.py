@@ -49,20 +49,23 @@ _TATWEEL = "\u0640"
 _LONG = 64
 """Characters of a word above which it has no stem."""
 
-_STEMMERS = (
-    ("\u024f", "english"),
+_LANGUAGES = (
+    ("\u024f", "en"),
     ("\u0370", ""),
-    ("\u03ff", "greek"),
-    ("\u052f", "russian"),
-    ("\u058f", "armenian"),
+    ("\u03ff", "el"),
+    ("\u052f", "ru"),
+    ("\u058f", "hy"),
     ("\u05ff", ""),
-    ("\u06ff", "arabic"),
+    ("\u06ff", "ar"),
     ("\u08ff", ""),
-    ("\u097f", "hindi"),
+    ("\u097f", "hi"),
     ("\u0b7f", ""),
-    ("\u0bff", "tamil"),
+    ("\u0bff", "ta"),
 )
-"""Last characters of scripts, and their stemmers. Of the languages in Latin letters English is taken for granted."""
+"""Last characters of scripts, and a language of each that Snowball and sentencex know.
+
+Of the languages in Latin letters English is taken for granted.
+"""
 
 
 class _Characters(dict[int, "str | int | None"]):
@@ -184,13 +187,18 @@ def _stem(word: str) -> str:
     """Return the stem of a word in lower case, without accents; a word with a digit has none."""
     if len(word) > _LONG or _has_digit(word):
         return word
-    language = next((name for last, name in _STEMMERS if word[0] <= last), "")
-    if language == "english":
+    language = language_of(word[0])
+    if language == "en":
         word = _without_accents(word)
     if language:
         with _one_stems:
             word = _stemmer(language).stemWord(word)
     return _without_accents(word)
+
+
+def language_of(character: str) -> str:
+    """Return the language that what is written in a script is taken to be in, given a character; empty if unknown."""
+    return next((language for last, language in _LANGUAGES if character <= last), "")
 
 
 def _without_accents(word: str) -> str:
@@ -199,7 +207,7 @@ def _without_accents(word: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", word).translate(_BASE))
 
 
-@lru_cache(maxsize=len(_STEMMERS))
+@lru_cache(maxsize=len(_LANGUAGES))
 def _stemmer(language: str) -> Any:
     from Stemmer import Stemmer
 
