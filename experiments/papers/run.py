@@ -66,7 +66,7 @@ class ReproduceConfig(Runtime, Tracking):
         standin: Measure with what ships, at reduced size, in place of the paper's models and data.
         out: Folder for the results: a folder for each study with its table, and results with the rows of each question
             (`cells`), and `index.html` over all.
-        limit: Maximum number of questions per set.
+        limit: Maximum number of questions per set; a larger one goes on from a smaller one.
         agent: Checkpoint of the paper's agent, for studies that have one; see `configs/labels-paper.yaml`.
         only: Run only the cells with these values, separated by commas, one or more for an axis, such as
             `MARCO,256,512`.
@@ -160,13 +160,14 @@ def _measure(
     cells: Sequence[Cell], study_cells: Sequence[Cell], folder: Path, run: ReproduceConfig, remarks: list[str]
 ) -> list[Measured]:
     """Run one comparison, or read its results, and return each method of its cells."""
-    key = fingerprint([cells[0].settings, sorted(methods_of(cells)), run.limit])
+    config = comparison_of(cells, study_cells, run)
+    # The same for every limit: the journal in this folder keeps all that was measured, so that a larger limit goes on.
+    key = fingerprint([config.measured_settings("limit"), versions()])
     slug = re.sub(r"[^A-Za-z0-9.]+", "-", cells[0].name).strip("-")[:60]
-    out = folder / "cells" / f"{slug}-{key[:8]}.json"
+    out = folder / "cells" / f"{slug}-{key[:8]}"
     out.parent.mkdir(parents=True, exist_ok=True)
-    config = comparison_of(cells, study_cells, run, out)
-    [[found]] = compare(config).values()
-    record = found.record
+    [(name, [found])] = compare(replace(config, out=str(out), budgets=(config.budget,))).items()
+    file, record = out / f"{name}-{found.budget}.json", found.record
     for method, row in found.methods.items():
         if row.get("failed"):
             why = f"{method} failed on {row['failed']} of {record['queries']} questions of {cells[0].name}"
@@ -187,7 +188,7 @@ def _measure(
         for label, text in cell.methods.items():
             rows = [row for row in found.rows[text] if row["query"] in queries]
             part, values = str(record["parts"].get(text, text)), {**cell.values, METHOD: label}
-            measured.append(Measured(values, rows, part, str(out.relative_to(folder)), setup))
+            measured.append(Measured(values, rows, part, str(file.relative_to(folder)), setup))
     return measured
 
 
@@ -236,9 +237,7 @@ def _write(
 # What the comparisons of a study need. It is below the folder of all studies, which share it, and is made once.
 
 
-def comparison_of(
-    cells: Sequence[Cell], study_cells: Sequence[Cell], config: ReproduceConfig, out: Path
-) -> EvaluateConfig:
+def comparison_of(cells: Sequence[Cell], study_cells: Sequence[Cell], config: ReproduceConfig) -> EvaluateConfig:
     """Return the settings of the comparison that measures some of a study's cells, and make what it needs."""
     given = cells[0].settings
     settings: dict[str, Any] = {name: value for name, value in given.items() if name not in DATA_SETTINGS}
@@ -264,7 +263,7 @@ def comparison_of(
             # Its questions have lists of their own.
             settings |= {"pool": "candidates", "limit": None, "sample": None}
     methods = tuple(methods_of(cells))
-    settings |= {"data": str(folder), "methods": methods, "out": str(out), "quiet": config.quiet, "curves": False}
+    settings |= {"data": str(folder), "methods": methods, "quiet": config.quiet, "curves": False}
     return EvaluateConfig(**{**config.runtime_settings, **settings})
 
 

@@ -14,6 +14,7 @@ from corag.text.data import DataFolder
 from experiments.data.catalogue import find_data_set
 from experiments.data.splits import questions_of
 from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.measure import Measuring
 from experiments.papers.run import ReproduceConfig, comparison_of, counted_questions
 from experiments.papers.study import (
     CONFIGS,
@@ -168,7 +169,16 @@ def test_all_goes_on_after_a_failure_and_a_second_run_measures_nothing_again(tmp
     assert logged.config["data"] == ["sets, dev"] and logged.config["cells"]["64-0.3"]["budget"] == 64
     assert "cost_weight=0.3" in logged.config["cells"]["64-0.3"]["methods"]["CORAG"]
     assert main(["reproduce", "small.yaml", "--only", "64,0.3", "--limit", "2", "--out", "out", "--quiet"]) == 0
+    asked, rows = [], Measuring.rows
+    with monkeypatch.context() as patch:
+        patch.setattr(Measuring, "rows", lambda one, given: asked.extend(given) or rows(one, given))
+        for limit in ("3", "1"):  # a larger limit goes on, and a smaller one leaves it what it has
+            assert (
+                main(["reproduce", "small.yaml", "--only", "64,0.3", "--limit", limit, "--out", "out", "--quiet"]) == 0
+            )
+    assert len(asked) == 1
     record = json.loads((tmp_path / "out" / "small" / "result.json").read_text())
+    assert record["cells"][0]["questions"] == 1 and (tmp_path / "out" / "small" / record["cells"][0]["file"]).is_file()
     assert {(cell["values"]["budget"], cell["values"]["cost_weight"]) for cell in record["cells"]} == {("64", "0.3")}
     assert main(["reproduce", "small.yaml", "--only", "65", "--out", "out"]) == 2
     assert "'65'" in capsys.readouterr().err
@@ -180,7 +190,7 @@ def test_noise_is_put_among_the_candidates_of_questions_without_splits_and_with_
     evaluate = {"data": str(folder), "noise": 0.5, "size": 4}
     study = Study("s", "s", evaluate=evaluate, methods={"Top": "top-k"}, figures=["f1"])
     config = ReproduceConfig("s", out=str(tmp_path / "out"), quiet=True)
-    made = comparison_of(cells_of(study), cells_of(study), config, tmp_path / "out.json")
+    made = comparison_of(cells_of(study), cells_of(study), config)
     queries = DataFolder.open(made.data).queries
     assert {query.id for query in queries} <= {query.id for query in questions_of(DataFolder.open(folder), "dev")}
     assert {(query.split, query.history) for query in queries} == {("dev", ("Who?", "Ilsa."))}
