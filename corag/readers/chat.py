@@ -23,8 +23,11 @@ NO_ANSWER = "I don't know"
 NUMBERED = "numbered_context"
 """The field of a prompt for a context whose parts have citation markers."""
 
-_MARKER = re.compile(r"\[(\d{1,4})\]")
-"""What a language model writes to cite a part of the context."""
+_MARKER = re.compile(r"\[(\d{1,4}(?:\s*[-\u2013,;]\s*\d{1,4})*)\]")
+"""What a language model writes to cite parts of the context: `[2]`, `[1, 3]` or `[1-3]`."""
+_FROM_TO = re.compile(r"(\d+)(?:\s*[-\u2013]\s*(\d+))?")
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+"""Code in Markdown, in which a number in brackets is an index."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -148,6 +151,7 @@ def citations(reply: str, context: str) -> tuple[tuple[int, ...], tuple[int, ...
     They are counted from 0, each once, in the order of the reply.
     """
     num_parts = len(context.split(SEPARATOR))
-    said = dict.fromkeys(int(number) - 1 for number in _MARKER.findall(reply))
+    ranges = _FROM_TO.findall(" ".join(_MARKER.findall(_CODE.sub("", reply))))
+    said = dict.fromkeys(part for first, last in ranges for part in range(int(first) - 1, int(last or first)))
     cited = tuple(part for part in said if 0 <= part < num_parts)
     return cited, tuple(part for part in said if part not in cited)

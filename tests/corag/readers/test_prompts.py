@@ -8,7 +8,7 @@ import pytest
 import corag
 from corag.errors import InputError
 from corag.models.prompts import prompt
-from corag.readers.chat import NO_ANSWER, NUMBERED, OllamaReader, numbered
+from corag.readers.chat import NO_ANSWER, NUMBERED, OllamaReader, citations, numbered
 from corag.text.documents import SEPARATOR
 from corag.types import Answer
 from tests.chat_server import ChatServer, Reply
@@ -43,6 +43,19 @@ def test_citations_lead_to_the_chunks():
         )
         plain = OllamaReader(host=server.host).answer(QUESTION, three)
     assert plain.citations == ()
+
+
+@pytest.mark.parametrize(
+    ("reply", "cited", "unknown"),
+    [
+        ("It is so [1, 3].", (0, 2), ()),
+        ("It is so [2-3][1\u20132].", (1, 2, 0), ()),
+        ("It is so [2; 3-5].", (1, 2), (3, 4)),
+        ("Call `f(a[0])`:\n```\nx[7]\n```\nas in [3], [a], [] and [1,].\n```\ny[1]", (2,), ()),
+    ],
+)
+def test_markers_may_name_several_parts_and_indices_in_code_are_none(reply, cited, unknown):
+    assert citations(reply, SEPARATOR.join("abc")) == (cited, unknown)
 
 
 def test_a_file_of_ones_own(tmp_path):
