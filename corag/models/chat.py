@@ -324,12 +324,14 @@ class OllamaChat(Chat):
     @cached_property
     def context_window(self) -> int | None:
         """The window that is set, else the model's as the server tells it; None if it does not."""
+        if self.num_ctx is not None:
+            return self.num_ctx
         try:
             about = self._client.show(self.model).modelinfo or {}
         except Exception:  # noqa: BLE001  (a server that cannot answer this may still chat, or will say why not)
             about = {}
         known = [value for name, value in about.items() if name.endswith(".context_length") and isinstance(value, int)]
-        return self.num_ctx or next(iter(known), None)
+        return next(iter(known), None)
 
     def _grown_window(self, messages: Messages) -> int:
         """Return a window that holds prompt and reply, never smaller than before."""

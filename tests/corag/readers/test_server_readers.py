@@ -62,6 +62,7 @@ def test_the_request_holds_model_messages_and_options():
     with ChatServer(Reply("Paris"), models=("tiny",)) as server:
         ollama_reader(server, num_ctx=2000, **given).answer(QUERY, CONTEXT)
         openai_reader(server, **given).answer(QUERY, CONTEXT)
+    assert "/api/show" not in [path for path, _ in server.requests]  # the window is known
     of_ollama, of_openai = server.chats
     assert of_ollama["options"] == {"temperature": 0.5, "seed": 7, "num_ctx": 2000, "num_predict": 100}
     assert (of_openai["temperature"], of_openai["seed"], of_openai["max_tokens"]) == (0.5, 7, 100)
