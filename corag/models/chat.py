@@ -120,7 +120,8 @@ class Chat(Part, ABC):
         check_range("temperature", self.temperature, 0, 100, "0 is greedy")
         check_count("seed", self.seed, "typical: 0", least=0)
         check_count("max_concurrent", self.max_concurrent, "typical: 1-8")
-        if not str(self.model).strip():
+        check_text("model", self.model)
+        if not self.model.strip():
             raise InputError(f"model must be the name of a model, got {self.model!r}")
         check_range("timeout_s", self.timeout_s, 0.001, _MOST_SECONDS, "typical: 120")
         with needed(self.package, self.package):
@@ -480,5 +481,7 @@ def _text_of(content: Any) -> str:
 
 
 def _refuse_password(setting: str, address: str | None, variable: str) -> None:
+    if address is not None:
+        check_text(setting, address)
     if address and "@" in address:
         raise InputError(f"{setting} holds a user or a password; set {variable} in the environment to this address")

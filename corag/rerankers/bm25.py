@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from corag.errors import InputError
+from common.checks import check_range
 from corag.registry import Part
 from corag.text.words import words
 from corag.types import Chunk, FloatArray, Order
@@ -43,10 +43,8 @@ class Bm25(Part):
     b: float = 0.4
 
     def __post_init__(self) -> None:
-        if not self.k1 > 0 or not 0 <= self.b <= 1:
-            raise InputError(
-                f"bm25 needs k1 > 0 and 0 <= b <= 1, got k1={self.k1}, b={self.b}; 1.5 and 0.4 are the defaults"
-            )
+        check_range("k1", self.k1, 0.001, 1000, "typical: 1.5")
+        check_range("b", self.b, 0, 1, "typical: 0.4")
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`, every term of the question weighing the same."""
