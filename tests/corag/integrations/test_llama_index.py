@@ -46,15 +46,6 @@ def test_nodes_given_are_not_changed_and_chosen_ones_tell_how_outside_of_every_p
             assert one.node.get_content(metadata_mode=mode) == before[place].node.get_content(metadata_mode=mode)
 
 
-def test_the_budget_counts_the_metadata_that_the_model_sees():
-    before = nodes(file="a/long/path/of/a/file.txt", secret="one two three four five six seven")
-    for one in before:
-        one.node.excluded_llm_metadata_keys = ["secret"]
-    after = top(80).postprocess_nodes(before, query_str=QUESTION)
-    shown = "\n\n".join(one.node.get_content(MetadataMode.LLM) for one in after)
-    assert 20 < tokens(shown) <= 80
-
-
 def test_settings_are_kept_in_json_pickles_and_copies():
     made = top(40, tokenizer="estimate", separator="\n")
     expected = [one.node.text for one in made.postprocess_nodes(nodes(), query_str=QUESTION)]

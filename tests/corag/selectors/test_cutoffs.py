@@ -8,7 +8,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
@@ -16,10 +16,7 @@ from corag.errors import MissingExtraError
 from corag.selectors.adaptive_k import largest_gap_cutoff
 from corag.selectors.car import (
     Method,
-    best_runs,
-    boundary_cutoff,
     cluster_cutoff,
-    mean_silhouette,
     partitions,
     renumbered,
 )
@@ -65,9 +62,6 @@ def test_the_selector_keeps_what_fits_of_what_stands_before_the_gap():
     assert select("a?", pool, 10).ids == ("c1",)
 
 
-DISTANCES = st.lists(st.integers(0, 16).map(lambda part: part / 16), max_size=10).map(sorted)
-
-
 def naive_boundary(normalised, labels):
     """Lines 19 to 28, with documents counted from 1."""
     n = len(normalised)
@@ -83,12 +77,6 @@ def naive_boundary(normalised, labels):
         if score > best_score:
             best, best_score = i, score
     return best - 1
-
-
-@given(DISTANCES.filter(lambda values: len(values) > 1), st.randoms(use_true_random=False))
-def test_boundary_as_in_algorithm_1(distances, random):
-    labels = [random.randrange(-1, 3) for _ in distances]
-    assert boundary_cutoff(np.array(distances), np.array(labels)) == naive_boundary(distances, labels)
 
 
 def test_the_selector_keeps_what_stands_before_the_boundary():
@@ -127,29 +115,26 @@ def set_partitions(number, count):
     return [labels for labels in every if len(set(labels.tolist())) == count and (renumbered(labels) == labels).all()]
 
 
-@given(RISING)
-def test_no_partition_is_better_than_the_best_runs(heights):
-    points = chain(heights)
-    found = list(best_runs(points, len(points)))
-    for count in (2, 3):
-        labels = found[count - 2]
-        best = min(squared_error(points, other) for other in set_partitions(len(points), count))
-        assert len(set(labels.tolist())) == count
-        assert squared_error(points, labels) == pytest.approx(best, abs=1e-12)
-
-
-@settings(max_examples=30)
-@given(st.integers(0, 10_000))
-def test_silhouette_equals_scikit_learn(seed):
+@given(RISING, st.sampled_from(["kmeans", "bisecting-kmeans", "dbscan", "agglomerative"]))
+def test_a_cut_is_that_of_the_clustering_with_the_best_silhouette(distances, method):
     silhouette_score = pytest.importorskip("sklearn.metrics").silhouette_score
-    rng = np.random.default_rng(seed)
-    number = int(rng.integers(3, 30))
-    points = rng.random((number, 2)).round(1)
-    labels = renumbered(rng.integers(0, rng.integers(2, number), number))
-    if 2 <= labels.max() + 1 < number:
-        distances = np.linalg.norm(points[:, None] - points, axis=2)
-        expected = silhouette_score(distances, labels, metric="precomputed")
-        assert mean_silhouette(distances, labels) == pytest.approx(expected, abs=1e-12)
+    found, number = cluster_cutoff(distances, method=method), len(distances)
+    if not found.params:
+        assert found.cutoff == number
+        return
+    normalised = (distances - distances[0]) / (distances[-1] - distances[0])
+    points = chain(normalised)
+    assert found.silhouette == pytest.approx(silhouette_score(points, found.labels), abs=1e-12)
+    assert found.cutoff == naive_boundary(normalised.tolist(), found.labels.tolist())
+    if method != "kmeans":
+        return
+    for count in range(2, min(max(2, number // 2), number - 1) + 1):
+        every = set_partitions(number, count)
+        least = min(squared_error(points, labels) for labels in every)
+        best = [labels for labels in every if squared_error(points, labels) <= least + 1e-12]
+        assert found.silhouette >= min(silhouette_score(points, labels) for labels in best) - 1e-12
+        if count == found.params["n_clusters"]:
+            assert any((renumbered(found.labels) == labels).all() for labels in best)
 
 
 SETTINGS = {

@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 
 import corag
-from corag.errors import ReaderError
-from corag.registry import READERS
+from corag.errors import MissingExtraError, ReaderError
+from corag.registry import READERS, SELECTORS
+from corag.selectors.base import BudgetedSelector, Choice
 from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
+from experiments.evaluation.methods import make_methods
 from experiments.report.measures import MEASURES
 from experiments.report.results import Result
 from tests.experiments.worlds import DOCUMENTS, QUERIES, evaluate, rows_of
@@ -139,3 +141,31 @@ def test_several_sets_at_several_budgets_are_compared_at_once(tmp_path, small_da
         "comparison.html", "comparison.md", "early.journal.jsonl", "late.journal.jsonl",
         *(f"{name}{ending}" for name in names for ending in (".json", ".rows.jsonl", ".runs")),
     }  # fmt: skip
+
+
+def offered(**settings):
+    return {
+        "tokenizer": corag.tokens(), "reranker": "bm25", "agent": None,
+        "reader": "extractive", "summarizer": "extractive", "embedder": corag.embedder(), **settings,
+    }  # fmt: skip
+
+
+def test_all_stands_for_what_can_run(small_checkpoint, monkeypatch):
+    class Mine(BudgetedSelector):
+        name = "mine"
+
+        def _choose(self, problem):
+            return Choice((), 0.0)
+
+    def lacking(**settings):
+        raise MissingExtraError("pip install 'corag[some]'")
+
+    monkeypatch.setitem(SELECTORS.parts, "mine", Mine)
+    monkeypatch.setitem(SELECTORS.parts, "lacking", lacking)
+    methods = make_methods("all,top-k(k=3)", offered())
+    expected = [name for name in SELECTORS.names if name != "lacking"]
+    assert list(methods.selectors) == [*expected, "top-k(k=3)"] and "mine" in expected
+    assert list(methods.left_out) == ["lacking"]
+    assert list(make_methods("all", offered(reranker=None, agent=str(small_checkpoint))).left_out) == ["lacking"]
+    with pytest.raises(MissingExtraError):
+        make_methods("lacking", offered())

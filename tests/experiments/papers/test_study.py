@@ -1,6 +1,7 @@
 """Studies, their cells and tables, worked out by hand."""
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -30,19 +31,7 @@ from experiments.papers.table import Measured, blocks, gain
 from tests.experiments.worlds import QUERIES, write_folder
 from tests.wandb_files import offline_runs
 
-SMALL = {
-    "name": "small",
-    "title": "A small study",
-    "evaluate": {"data": "sets", "reader": "none", "agent": "none"},
-    "grid": {"budget": [64, 96], "cost_weight": [0, 0.3]},
-    "methods": {
-        "CORAG": 'corag(unit=passage, search={"policy": "paper", "iterations": 2})',
-        "Naive": "naive",
-        "Top": "top-k",
-    },
-    "baseline": "Naive",
-    "figures": ["evidence_recall", "cost_tokens"],
-}
+SMALL = yaml.safe_load(Path(__file__).with_name("small.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture
