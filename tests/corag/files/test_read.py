@@ -2,8 +2,10 @@
 
 import gzip
 import io
+import json
 import os
 import zipfile
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -18,32 +20,13 @@ from tests.corag.files.worlds import SAMPLES, outline, pdf
 WORD = (SAMPLES / "pump.docx").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", []),
-        ("just text", [("notes", "just text")]),
-        ("## Only second level\n\nx", [("notes > Only second level", "x")]),
-        ("# One\n\nx\n\n# Two\n\ny", [("notes > One", "x"), ("notes > Two", "y")]),
-        ("before\n\n# One\n\nx", [("notes", "before"), ("One", "x")]),
-        ("# A\n\n#### Deep\n\nx\n\n## B\n\ny", [("A > Deep", "x"), ("A > B", "y")]),
-        ("# \n\nx", [("notes", "x")]),
-        ("---\ntitle: 'The \"pump\"'\ndate: 1\n---\n## Use\n\nx", [('The "pump" > Use', "x")]),
-        ("+++\ntitle = \"TOML\"\n+++\n\nx", [("TOML", "x")]),
-        ("---\ntitle: >-\n  Two\n  lines # still\nauthor: A # one\n...\nx", [("Two lines # still", "x")]),
-        ("---\nJust words.\n---\nx", [("notes > Just words.", "x")]),
-        ("---\n\nOne: two.\n\n---\nx", [("notes", "---\n\nOne: two.\n\n---\nx")]),
-        ("+++\nno toml\n+++\nx", [("notes", "+++\nno toml\n+++\nx")]),
-        ("# C#\n\n## Press [#](#p)\n\n## F#\n\nx\n\n## Article 5 §\n\ny\n\n## G¶\n\nz",
-         [("C# > F#", "x"), ("C# > Article 5 §", "y"), ("C# > G", "z")]),
-        ("---\n\nA rule, no front matter\n", [("notes", "---\n\nA rule, no front matter")]),
-        ("> # quoted\n\n- # listed", [("notes", "> # quoted\n\n- # listed")]),
-        ("<!-- # comment -->\n\n# A\n\nx\n\n<!-- end -->", [("A", "x\n\n<!-- end -->")]),
-        ("# *A* `b` [c](d) <br> \\# ![e](f) {#id}\n\nx", [("A b c # e", "x")]),
-    ],
-)  # fmt: skip
+SECTIONS = json.loads(Path(__file__).with_name("sections.json").read_text(encoding="utf-8"))
+"""Texts of Markdown, each with the headings and the body of its sections."""
+
+
+@pytest.mark.parametrize(("text", "expected"), SECTIONS)
 def test_sections_worked_out_by_hand(text, expected):
-    assert outline(read_markdown(text, "notes")) == expected
+    assert [[*one] for one in outline(read_markdown(text, "notes"))] == expected
 
 
 @given(st.text("#-|`>*_=~ \n\r\tab1.[]()<!\\", min_size=12))

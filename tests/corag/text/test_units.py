@@ -1,6 +1,7 @@
 """Chunks into units and back: spans are the source's text, whatever the text."""
 
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -176,39 +177,19 @@ def test_a_cell_that_spans_rows_stands_before_those_below():
     assert [leads[1:] for _, leads in cut("| place | year |\n| Kell | 1 |\n| | 2 |")] == [[], ["| Kell | 1 |"]]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("## Use\n\nRun it. Wait.\n\nSetup\n\nOpen it.", ["## Use\n\nRun it.", "Wait.", "Setup\n\nOpen it."]),
-        ("Use\n===\n\nRun it.\n\nIt is:\n\nred", ["Use\n===\n\nRun it.", "It is:\n\nred"]),
-        ("Is it red?\nNo. Why? It is blue.", ["Is it red?\nNo.", "Why?", "It is blue."]),
-        ("open(path)\n\n    Opens it. Soon.", ["open(path)\n\n    Opens it.", "Soon."]),
-        ("Home\n\nAbout\n\nWe sell. Yes.", ["Home", "About\n\nWe sell.", "Yes."]),
-        ("Do:\n\n```\nx = 1\n```", ["Do:\n\n```\nx = 1\n```"]),
-        ("一：\n\n二。三？\n四。", ["一：\n\n二。", "三？\n四。"]),
-        ("A fact.\n\nAnother\nfact.", ["A fact.", "Another\nfact."]),
-        ("--all\n\n    Shows all. Soon.", ["--all\n\n    Shows all.", "Soon."]),
-        ("  Use\n\nRun it.", ["Use\n\nRun it."]),
-        ("Use\n| a | b |\n|---|---|\n| 1 | 2 |", ["Use", "| 1 | 2 |"]),
-        ("Do so.\n```\nx = 1\n```\nThen wait.", ["Do so.", "```\nx = 1\n```", "Then wait."]),
-        ("1. one\n\nNext. Last.", ["1. one", "Next.", "Last."]),
-        ("A fact. Set\n\nNext.", ["A fact.", "Set", "Next."]),
-        ("It opens.\n\n    Soon. Late.", ["It opens.", "Soon.", "Late."]),
-        ("````\n```\nx. Y.\n```\n````\nOne. Two.", ["````\n```\nx. Y.\n```\n````", "One.", "Two."]),
-        ("~~~ sh\n```\na. B.\n~~~\nOne.", ["~~~ sh\n```\na. B.\n~~~", "One."]),
-        ("```one``` is. Two.", ["```one``` is.", "Two."]),
-        (f"Then:\n\n{'x' * 799}", ["Then:", "x" * 799]),
-        # Lines that continue an item are of it, and chunks may begin and end within code.
-        (
-            "- open the\n  valve. Wait\n- close\nit\n\nA fact. So.",
-            ["- open the\n  valve. Wait", "- close\nit", "A fact.", "So."],
-        ),
-        ("x = 1\n```\n\nIt ran. It ended.", ["x = 1\n```", "It ran.", "It ended."]),
-        ("It runs.\n\n```py", ["It runs."]),
-    ],
-)
-def test_what_cannot_be_understood_alone_is_one_unit_with_what_follows(text, expected):
-    assert texts(text) == expected
+MARKED = Path(__file__).with_name("units.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n%%\n")
+"""Texts with a mark where a unit ends and another one follows."""
+
+
+@pytest.mark.parametrize("marked", MARKED)
+def test_what_cannot_be_understood_alone_is_one_unit_with_what_follows(marked):
+    assert texts(marked.replace("¦", "")) == [unit.strip() for unit in marked.split("¦")]
+
+
+def test_headers_and_marks_are_no_units_and_what_is_long_is_not_joined():
+    assert texts("Use\n| a | b |\n|---|---|\n| 1 | 2 |") == ["Use", "| 1 | 2 |"]
+    assert texts("It runs.\n\n```py") == ["It runs."]
+    assert texts(f"Then:\n\n{'x' * 799}") == ["Then:", "x" * 799]
 
 
 def test_what_leads_into_a_list_or_a_table_comes_with_each_item_and_not_alone():

@@ -1,6 +1,8 @@
 """Words as a ranking compares them, and what a model of English reads of scripts and languages."""
 
+import json
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,27 +12,11 @@ import corag
 from corag.text.words import exact_words, minilm_share, words
 from corag.types import Chunk
 
-ONE_WORD = [
-    ("1200", "1,200", "1.200", "1'200", "1\u202f200", "\uff11\uff12\uff10\uff10", "\u0661\u0662\u0660\u0660"),
-    ("3.14", "3,14"),
-    ("1200.5", "1,200.5", "1.200,5"),
-    ("12500", "12 500", "12\u00a0500"),
-    ("10.0.0.7",),
-    ("0x80070005", "0X80070005"),
-    ("getuserbyid", "getUserById"),
-    ("Αθήνα", "ΑΘΗΝΑ", "Αθήνας"),
-    ("كتاب", "كِتَابٌ", "الكتاب", "كتابـــ"),
-    ("Москва", "МОСКВЫ", "Москве", "Москвой"),
-    ("ёлка", "елка", "ёлку"),
-    ("Straße", "STRASSE"),
-    ("résumé", "resume", "Re\u0301sume\u0301"),
-    ("soft", "so\u00adft", "ｓｏｆｔ"),
-    ("שלום", "שָׁלוֹם"),
-    ("दिल्ली",),
-]
+GIVEN = json.loads(Path(__file__).with_name("words.json").read_text(encoding="utf-8"))
+"""Forms of one word, and codes that differ in a sign, with a question and a record to put them in."""
 
 
-@pytest.mark.parametrize("forms", ONE_WORD, ids=lambda forms: forms[0])
+@pytest.mark.parametrize("forms", GIVEN["one word"], ids=lambda forms: forms[0])
 def test_forms_of_a_word_have_it_in_common(forms):
     assert set.intersection(*(set(words(f"({form})")) for form in forms))
 
@@ -57,22 +43,8 @@ def test_numbers_and_parts_with_a_digit_are_found_where_they_are():
     assert {word for word, _, _ in found} <= set(words(text))
 
 
-NEAR = [
-    ("Which host has address {}?", "Host {0} has the address {1}.", ["10.0.0.7", "10.0.0.77", "10.0.7.0", "110.0.0.7"]),
-    ("What does error {} mean?", "Error {1} is number {0} of its list.", ["0x80070005", "0x80070057", "0x80070050"]),
-    ("Was kostet Artikel {}?", "Artikel {1} kostet {0} Euro.", ["4711", "4712", "47110", "471"]),
-    ("Où est le transistor {} ?", "Le transistor {1} est dans la boîte {0}.", ["2N3904", "2N2222", "2N3906"]),
-    ("Где лежит деталь {}?", "Деталь {1} лежит на полке {0}.", ["12-3456", "12-3465", "21-3456"]),
-    ("部品{}はどこですか。", "部品{1}は棚{0}にあります。", ["AB-100", "AB-101", "BA-100"]),
-    ("부품 {}은 어디에 있습니까?", "부품 {1}은 선반 {0}에 있습니다.", ["X1200", "X1201", "X2100"]),
-    ("أين القطعة {}؟", "القطعة {1} على الرف {0}.", ["7.5.1", "7.5.11", "7.1.5"]),
-    ("Ποιο ράφι έχει το {};", "Το {1} είναι στο ράφι {0}.", ["Κ-100", "Κ-101", "Κ-110"]),
-    ("पुर्जा {} कहाँ है?", "पुर्जा {1} शेल्फ {0} पर है।", ["P_10", "P_11", "P_1"]),
-]
-
-
 @pytest.mark.parametrize(
-    ("question", "record", "codes"), NEAR, ids=lambda value: value if isinstance(value, str) else ""
+    ("question", "record", "codes"), GIVEN["near"], ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_of_records_whose_codes_differ_in_a_sign_the_right_one_is_first(question, record, codes):
     chunks = [Chunk(code, record.format(row + 20, code)) for row, code in enumerate(codes)]
