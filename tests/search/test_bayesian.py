@@ -1,4 +1,4 @@
-"""Policy `bayesian`: its process against dense regression, what it keeps to, and what it finds.
+"""Policy `bayesian`: what it keeps to, and what it finds.
 
 Golden searches have a problem, settings, values, and the rounds that came of them. After a change of the search that is
 meant, write them again and read the difference:
@@ -8,7 +8,6 @@ meant, write them again and read the difference:
 
 import json
 from dataclasses import asdict
-from itertools import combinations, pairwise
 from math import isqrt
 
 import numpy as np
@@ -18,111 +17,8 @@ from hypothesis import strategies as st
 
 from search import SearchConfig, exhaustive, search
 from search.bayesian import MAX_PLACES
-from search.gaussian_process import PRIORS, GaussianProcess, OrderPool
-from search.orders import OrderSpace
 from tests.paths import GOLDEN
 from tests.search.worlds import FAMILY_BUDGET, FAMILY_LENGTH, HashScorer, TableScorer, family
-
-COSTS, BUDGET = [3, 1, 2, 2, 4], 9
-
-
-def components(one, other):
-    """What two orders have in common, counted the plain way, in the order of `COMPONENTS`."""
-
-    def means(order):
-        share = sum(COSTS[chunk] for chunk in order) / BUDGET
-        return np.array([1, len(order), len(order) * (len(order) - 1) / 2, share, share**2])
-
-    def unordered(order):
-        return {frozenset(pair) for pair in combinations(order, 2)}
-
-    def adjacent(order):
-        return set(pairwise(order))
-
-    return [
-        *(means(one) * means(other)),
-        len(set(one) & set(other)),
-        len(unordered(one) & unordered(other)),
-        len(adjacent(one) & adjacent(other)),
-        float(set(one) == set(other)),
-        float(one == other),
-    ]
-
-
-def dense(orders, scored, values, first_round):
-    """Mean, deviation and shares by inverting the whole matrix, `[M, P]`, `[M, P]`, `[M]`, in the process's unit."""
-    differences = np.array(values) - values[0]
-    targets = differences / np.abs(differences[:first_round]).max()
-    everything = np.array([[components(one, other) for other in orders] for one in orders])
-    means, deviations, evidences = [], [], []
-    for prior in PRIORS:
-        covariance = everything @ prior
-        among = covariance[np.ix_(scored, scored)]
-        across = covariance[scored]
-        power = targets @ np.linalg.solve(among, targets)
-        variance = np.diag(covariance) - (across * np.linalg.solve(among, across)).sum(0)
-        means.append(across.T @ np.linalg.solve(among, targets))
-        deviations.append(np.sqrt(np.maximum(variance, 0) * power / (len(scored) - 1)))
-        evidences.append(-len(scored) / 2 * np.log(power) - np.linalg.slogdet(among)[1] / 2)
-    shares = np.exp(np.array(evidences) - max(evidences))
-    return np.array(means), np.array(deviations), shares / shares.sum()
-
-
-def observed(batches, value_of, parts=1):
-    """A pool that grew in parts, and a process that saw batches of rows of it; rows are of the first part."""
-    space = OrderSpace(np.array(COSTS), BUDGET)
-    rows = space.enumerate(10_000)
-    pool = OrderPool(space.costs, BUDGET, space.max_length)
-    process = GaussianProcess(pool)
-    cuts = np.linspace(len(rows) // parts, len(rows), parts).astype(int).tolist()
-    process.extend(pool.add(rows[: cuts[0]]))
-    for number, batch in enumerate(batches):
-        process.condition(batch)
-        process.observe(np.array([value_of(pool.order(row)) for row in batch]))
-        if number + 1 < len(cuts):
-            process.extend(pool.add(rows[: cuts[number + 1]]))  # the old ones are known
-    return pool, process
-
-
-def value_of(order):
-    return sum(0.3 * chunk - 0.1 * index * chunk for index, chunk in enumerate(order)) + 0.05 * len(order) ** 2 + 7
-
-
-BATCHES = ([3, 0, 17, 40, 8], [60, 21, 2], [33, 35, 7, 11])
-
-
-@pytest.mark.parametrize(("parts", "scale"), [(1, 1.0), (3, 1e150)])
-def test_equals_dense_regression(parts, scale):
-    pool, process = observed(BATCHES, lambda order: scale * value_of(order), parts)
-    orders = [pool.order(row) for row in range(len(pool))]
-    scored = [row for batch in BATCHES for row in batch]
-    means, deviations, shares = dense(orders, scored, [value_of(orders[row]) for row in scored], len(BATCHES[0]))
-    rest = np.flatnonzero(process.open)
-    assert set(rest) == set(range(len(pool))) - set(scored)
-    bound = process.upper_confidence_bound()
-    assert bound == pytest.approx(shares @ (means + 2 * deviations), rel=1e-6, abs=1e-5)
-    assert process.upper_confidence_bound(slice(5)).tolist() == pytest.approx(bound[:5].tolist())
-
-    best = max(value_of(orders[row]) for row in scored)
-    differences = np.array([value_of(orders[row]) for row in scored[:5]]) - value_of(orders[3])
-    ahead = (best - value_of(orders[3])) / np.abs(differences).max()
-    gains = process.expected_improvement(scale * best)
-    assert gains[7:].tolist() == pytest.approx(process.expected_improvement(scale * best, slice(7, None)).tolist())
-    for row in rest[::9].tolist():
-        expected = sum(
-            share * integrated_gain(mean - ahead, deviation)
-            for share, mean, deviation in zip(shares, means[:, row], deviations[:, row], strict=True)
-            if share > 0.01
-        )
-        assert gains[row] == pytest.approx(expected, abs=1e-5)
-
-
-def integrated_gain(mean, deviation):
-    """Mean of max(x, 0) for x normal, by the trapezoidal rule."""
-    z = np.linspace(-12, 12, 40_001)
-    density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
-    return np.trapezoid(np.maximum(mean + deviation * z, 0) * density, z)
-
 
 sizes = st.tuples(st.lists(st.integers(1, 6), min_size=1, max_size=14), st.integers(3, 14))
 
