@@ -160,7 +160,8 @@ class _Figures(pl.Callback):  # type: ignore[misc]
         self.history.append(row)
         self._log(trainer, epoch)
         # ModelCheckpoint, which comes after this callback, looks here.
-        trainer.callback_metrics[RANK] = torch.tensor(_rank(row))
+        # In float32 most differences of the validation loss would be lost beside the regret.
+        trainer.callback_metrics[RANK] = torch.tensor(_rank(row), dtype=torch.float64)
         if self._progress is not None:
             self._progress(epoch + 1, self._epochs)
 

@@ -108,6 +108,14 @@ def test_a_separable_world_is_learnt(tmp_path, without):
     assert [names.index(one.configuration) for one in report.agent.predict(val.features)] == val.label.tolist()
 
 
+def test_of_epochs_of_equal_regret_the_one_of_least_loss_is_kept(tmp_path):
+    # Both choices are as good for one question and bad for the other, so that no epoch has no regret.
+    val = toy_table(3, seed=1, prefix="val", label=[0, 1, 1], features=np.ones((3, DIM)), quality=np.eye(2)[[0, 1, 1]])
+    report = toy_fit(tmp_path, val=val, epochs=30)
+    ranks = [(row["val_regret"], row["val_loss"]) for row in report.history]
+    assert ranks[report.best_epoch] == min(ranks) and min(ranks)[0] == pytest.approx(1 / 3)
+
+
 def test_the_seed_decides_the_weights(tmp_path):
     first, same, other = (
         toy_fit(tmp_path / name, epochs=3, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))
