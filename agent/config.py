@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from common.checks import check_choice, check_count, check_range
+from common.checks import check_choice, check_count, check_range, check_seed
 from common.configuration import Configuration, parse
 from common.errors import InputError
 
@@ -175,7 +175,7 @@ class AgentConfig:
             if fields.get("ranges") is not None:
                 fields["ranges"] = Ranges(**_with_tuples(fields["ranges"]))
             return cls(**fields)
-        except (TypeError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError) as error:
             raise InputError(f"the settings are not those of an agent: {error}") from error
 
 
@@ -216,6 +216,7 @@ class TrainConfig:
             check_range(name, getattr(self, name), sys.float_info.min, math.inf, "greater than 0")
         for name in ("contrastive_weight", "settings_weight"):
             check_range(name, getattr(self, name), 0, math.inf)
-        for name, least in {"batch_size": 2, "epochs": 1, "seed": 0}.items():
+        for name, least in {"batch_size": 2, "epochs": 1}.items():
             check_count(name, getattr(self, name), least=least)
+        check_seed("seed", self.seed)
         check_choice("keep", self.keep, get_args(Keep))
