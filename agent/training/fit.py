@@ -1,6 +1,6 @@
 """Training an agent with Lightning: seeded, resumable, quiet.
 
-Lightning keeps the last and the best epoch under `<out_dir>/epochs-<fingerprint>`. A training that was killed and is
+The last epoch and the one to keep are under `<out_dir>/epochs-<hash of the work>`. A training that was killed and is
 started again with the same data and settings continues there and ends with the same bits, because all randomness of an
 epoch derives from (seed, epoch).
 """
@@ -12,14 +12,13 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.loggers.logger import DummyLogger
 
@@ -27,14 +26,11 @@ from agent.checkpoint import load, model_card, save
 from agent.config import AgentConfig, TrainConfig
 from agent.predict import ConfigurationAgent
 from agent.training.data import TrainingTable
-from agent.training.lightning import LAST, kept_in, state_in, train_module
+from agent.training.lightning import train_module, train_once
 from agent.training.module import AgentModule
-from common.errors import InputError, ModelError
-from common.storage import write_atomically
+from common.errors import InputError
 
-CHECKPOINT_DIR, RECORD_FILE = "checkpoint", "training.json"
-RANK = "rank"
-"""The figure by which Lightning tells the best epoch."""
+CHECKPOINT_DIR, KEPT = "checkpoint", "kept.ckpt"
 
 
 @dataclass(frozen=True)
@@ -63,9 +59,9 @@ def _monitored(row: Mapping[str, float]) -> str:
     return next(name for name in ("val_regret", "val_loss", "train_loss") if name in row)
 
 
-def _rank(row: Mapping[str, float]) -> float:
+def _rank(row: Mapping[str, float]) -> tuple[float, float]:
     """Return what ranks an epoch, lower is better: the monitored figure, ties by the validation loss."""
-    return row[_monitored(row)] + 1e-6 * row.get("val_loss", 0.0)
+    return row[_monitored(row)], row.get("val_loss", 0.0)
 
 
 def fit(
@@ -100,45 +96,43 @@ def fit(
         KeyboardInterrupt: It was interrupted; the next call goes on after the last whole epoch.
     """
     _check(train, val, config, train_config)
-    out_dir = Path(out_dir)
+    checkpoint = Path(out_dir) / CHECKPOINT_DIR
     tables = [table.digest() for table in (train, val) if table is not None]
     parts = json.dumps([tables, config.to_dict(), dataclasses.asdict(train_config)], sort_keys=True, default=str)
-    fingerprint = hashlib.sha256(parts.encode()).hexdigest()
-    with state_in(out_dir, fingerprint[:12]) as epochs_dir:
-        if (done := _finished(out_dir, fingerprint)) is not None:
-            return done
-        epochs_dir.mkdir(parents=True, exist_ok=True)
+    figures = _Figures(progress, train_config)
+
+    def learn(state: Path) -> dict[str, Any]:
+        state.mkdir(parents=True, exist_ok=True)
         module = AgentModule(config, train_config, train, val)
-        figures = _Figures(progress, train_config.epochs)
-        best = ModelCheckpoint(filename="best", monitor=RANK, **kept_in(epochs_dir))
-        lightning = train_module(
-            module, epochs_dir, device=device, epochs=train_config.epochs, hooks=[figures, best],
+        trainer = train_module(
+            module, state, device=device, epochs=train_config.epochs, hooks=[figures],
             # Lightning's own callbacks may insist on a logger.
-            logger=(logger and logger(epochs_dir)) or DummyLogger(),
+            logger=(logger and logger(state)) or DummyLogger(),
             limit_val_batches=0.0 if val is None else 1.0,
         )  # fmt: skip
-        kept = epochs_dir / (LAST if train_config.keep == "last" else "best.ckpt")
-        state = torch.load(kept, map_location="cpu", weights_only=True)
-        module.load_state_dict(state["state_dict"])
-        agent = ConfigurationAgent(config, module.finished_weights())
-        record = {"fingerprint": fingerprint, "best_epoch": state["epoch"], "history": figures.history}
-        history = tuple(figures.history)
-        report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, figures.resumed, state["epoch"])
-        root = lightning.strategy.root_device
+        kept = torch.load(state / KEPT, map_location="cpu", weights_only=True)
+        module.load_state_dict(kept["state_dict"])
+        root = trainer.strategy.root_device
         name = torch.cuda.get_device_name(root) if root.type == "cuda" else root.type
-        card_facts = _facts(train, val, train_config, report) | {"trained on": name} | dict(facts or {})
-        save(report.checkpoint, agent, model_card(config, card_facts))
-        write_atomically(out_dir / RECORD_FILE, json.dumps(record, indent=1))
-        return report
+        about = _facts(train, val, train_config, figures.history, kept["epoch"])
+        card = model_card(config, about | {"trained on": name} | dict(facts or {}))
+        save(checkpoint, ConfigurationAgent(config, module.finished_weights()), card)
+        return {"best_epoch": kept["epoch"], "history": figures.history}
+
+    record, is_done = train_once(Path(out_dir), hashlib.sha256(parts.encode()).hexdigest(), checkpoint, learn)
+    history = tuple(record["history"])
+    return TrainReport(
+        load(checkpoint), checkpoint, history, len(history) if is_done else figures.resumed, record["best_epoch"]
+    )
 
 
 class _Figures(pl.Callback):  # type: ignore[misc]
-    """Collects the figures of each epoch, logs them and stops where one is not finite."""
+    """Collects the figures of each epoch, logs them, saves the epoch to keep and stops where one is not finite."""
 
-    def __init__(self, progress: Callable[[int, int], None] | None, epochs: int) -> None:
+    def __init__(self, progress: Callable[[int, int], None] | None, config: TrainConfig) -> None:
         self.history: list[dict[str, float]] = []
         self.resumed = 0
-        self._progress, self._epochs = progress, epochs
+        self._progress, self._config = progress, config
 
     def state_dict(self) -> dict[str, Any]:
         return {"history": self.history}
@@ -154,16 +148,16 @@ class _Figures(pl.Callback):  # type: ignore[misc]
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         epoch = len(self.history)
-        row = {name: float(value) for name, value in trainer.callback_metrics.items() if name != RANK}
+        row = {name: float(value) for name, value in trainer.callback_metrics.items()}
         if not all(math.isfinite(value) for value in row.values()):
             raise InputError(f"the loss is not finite in epoch {epoch}: {row}; lower lr or the loss weights")
         self.history.append(row)
         self._log(trainer, epoch)
-        # ModelCheckpoint, which comes after this callback, looks here.
-        # In float32 most differences of the validation loss would be lost beside the regret.
-        trainer.callback_metrics[RANK] = torch.tensor(_rank(row), dtype=torch.float64)
+        # Not by a ModelCheckpoint, which forgets the best epoch if the folder was moved, and compares in float32.
+        if self._config.keep == "last" or all(_rank(row) < _rank(earlier) for earlier in self.history[:-1]):
+            trainer.save_checkpoint(Path(trainer.default_root_dir) / KEPT, weights_only=True)
         if self._progress is not None:
-            self._progress(epoch + 1, self._epochs)
+            self._progress(epoch + 1, self._config.epochs)
 
     def _log(self, trainer: pl.Trainer, epoch: int) -> None:
         step = trainer.global_step * (epoch + 1) // len(self.history)
@@ -186,29 +180,20 @@ def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig,
         )
 
 
-def _finished(out_dir: Path, fingerprint: str) -> TrainReport | None:
-    """Return the report of a finished training of the same data and settings, if there is one."""
-    try:
-        record = json.loads((out_dir / RECORD_FILE).read_text(encoding="utf-8"))
-        if record["fingerprint"] != fingerprint:
-            return None
-        history, best_epoch = tuple(record["history"]), int(record["best_epoch"])
-        agent = load(out_dir / CHECKPOINT_DIR)
-    except (OSError, ValueError, KeyError, TypeError, ModelError):
-        return None  # missing or damaged: train again
-    return TrainReport(agent, out_dir / CHECKPOINT_DIR, history, len(history), best_epoch)
-
-
 def _facts(
-    train: TrainingTable, val: TrainingTable | None, train_config: TrainConfig, report: TrainReport
+    train: TrainingTable,
+    val: TrainingTable | None,
+    train_config: TrainConfig,
+    history: Sequence[Mapping[str, float]],
+    best: int,
 ) -> dict[str, object]:
-    figures = {name: f"{value:.4f}" for name, value in report.history[report.best_epoch].items()}
-    kept = "the last is kept" if train_config.keep == "last" else f"by {report.monitor}"
+    figures = {name: f"{value:.4f}" for name, value in history[best].items()}
+    kept = "the last is kept" if train_config.keep == "last" else f"by {_monitored(history[best])}"
     return {
         "training questions": f"{len(train)} (sha256 {train.digest()[:16]})",
         "validation questions": "none" if val is None else f"{len(val)} (sha256 {val.digest()[:16]})",
         "training": ", ".join(f"{name}={value}" for name, value in dataclasses.asdict(train_config).items()),
-        "best epoch": f"{report.best_epoch} of {len(report.history)}, {kept}",
+        "best epoch": f"{best} of {len(history)}, {kept}",
         **figures,
         "versions": f"Python {platform.python_version()}, torch {torch.__version__}, lightning {pl.__version__}",
     }

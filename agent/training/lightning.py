@@ -1,12 +1,13 @@
-"""What trainings with Lightning share: batches, and a training that says nothing and resumes after its last epoch."""
+"""What trainings share: batches, and that they are done once, say nothing and resume after their last epoch."""
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import signal
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch.utils.data import DataLoader
 
-from common.errors import InputError
-from common.storage import folder_lock
+from common.checkpoint import load_checkpoint
+from common.errors import InputError, ModelError
+from common.storage import folder_lock, write_atomically
 
-LAST = "last.ckpt"
+LAST, RECORD_FILE = "last.ckpt", "training.json"
 
 
 def loader_of(batches: Sequence[Any]) -> DataLoader[Any]:
@@ -30,16 +32,35 @@ def loader_of(batches: Sequence[Any]) -> DataLoader[Any]:
     return DataLoader(batches, batch_size=None, generator=torch.Generator())
 
 
-@contextmanager
-def state_in(out: Path, work: str) -> Iterator[Path]:
-    """Yield the folder in `out` that keeps the state of an unfinished training, `epochs-<work>`, alone in `out`.
+def train_once(
+    out: Path, work: str, checkpoint: Path, train: Callable[[Path], Mapping[str, Any]]
+) -> tuple[dict[str, Any], bool]:
+    """Return the record of a training, `training.json` in `out`, and whether it was finished already.
 
-    A block that ends well has finished the training: its state and those of others that began here are deleted.
+    A finished one of the same `work` that left a whole `checkpoint` is not done again. Else `train` leaves one and
+    returns what is recorded; it is given the folder that keeps the state of an unfinished training. A training that
+    ends well deletes its state and those of others that began here. Of several processes, one trains and the others
+    wait.
     """
     with folder_lock(out):
-        yield out / f"epochs-{work}"
+        record = _finished(out / RECORD_FILE, work, checkpoint)
+        is_done = record is not None
+        if record is None:
+            record = {"work": work, **train(out / f"epochs-{work[:12]}")}
+            write_atomically(out / RECORD_FILE, json.dumps(record, indent=1) + "\n")
         for state in out.glob("epochs-*"):
             shutil.rmtree(state, ignore_errors=True)
+    return record, is_done
+
+
+def _finished(path: Path, work: str, checkpoint: Path) -> dict[str, Any] | None:
+    """Return the record of a finished training of the same work, if there is one and its checkpoint is whole."""
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        load_checkpoint(checkpoint)
+        return record if record["work"] == work else None
+    except (OSError, ValueError, KeyError, TypeError, ModelError):
+        return None
 
 
 def train_module(
@@ -71,7 +92,10 @@ def train_module(
                 devices=[int(index)] if index else 1,
                 max_epochs=epochs,
                 logger=logger or False,
-                callbacks=[*hooks, ModelCheckpoint(filename=last.stem, **kept_in(state))],
+                callbacks=[
+                    *hooks,
+                    ModelCheckpoint(state, last.stem, enable_version_counter=False, save_on_train_epoch_end=True),
+                ],
                 reload_dataloaders_every_n_epochs=1,
                 num_sanity_val_steps=0,
                 default_root_dir=state,
@@ -84,11 +108,6 @@ def train_module(
             raise InputError(f"Lightning refuses device {device!r}: {error}") from error
         trainer.fit(module, ckpt_path=last if last.is_file() else None, weights_only=True)
     return trainer
-
-
-def kept_in(folder: Path) -> dict[str, Any]:
-    """Return the settings of a `ModelCheckpoint` that saves into `folder` at the end of an epoch."""
-    return {"dirpath": folder, "enable_version_counter": False, "save_on_train_epoch_end": True}
 
 
 @contextmanager
@@ -105,7 +124,8 @@ def _quiet() -> Iterator[None]:
         log.setLevel(logging.WARNING)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
-            warnings.filterwarnings("ignore", message=".*is not empty.*|.*does not have many workers.*")
+            notes = ".*is not empty.*|.*does not have many workers.*|.*dirpath has changed.*"
+            warnings.filterwarnings("ignore", message=notes)
             yield
     except SystemExit as left:
         # Lightning, told to stop, ignores all further signals and leaves the process.

@@ -27,7 +27,7 @@ from corag.text.documents import Document
 from corag.text.units import SENTENCE, ranges_of, source_of, units
 from corag.types import Chunk, FloatArray
 from experiments.adapters.config import FusedTraining
-from experiments.adapters.training import Learned, facts_table, fit_line, train_once
+from experiments.adapters.training import Learned, facts_table, fit_line, train_adapter
 from experiments.data.pools import shared_encoder
 from experiments.evaluation.metrics import answer_recall
 from experiments.evaluation.support import Support, contains_answer, support_recall
@@ -71,9 +71,9 @@ class FusedExample:
 
 @in_runtime
 def train_fused(config: FusedTraining) -> Path:
-    """Train and measure a value; see `train_once`. Data with nothing to learn from is a `DataError`."""
+    """Train and measure a value; see `train_adapter`. Data with nothing to learn from is a `DataError`."""
     work = fingerprint(config.work | {"precision": resolve_device("reranker").precision})
-    return train_once(config, work, lambda *_: _learned(config), ABOUT)
+    return train_adapter(config, work, lambda *_: _learned(config), ABOUT)
 
 
 def _learned(config: FusedTraining) -> Learned:

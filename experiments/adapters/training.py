@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -13,26 +11,23 @@ from typing import Any
 import numpy as np
 from lightning.pytorch.loggers import WandbLogger
 
-from agent.training.lightning import state_in
-from common.storage import write_atomically
+from agent.training.lightning import train_once
 from corag.cli.console import say
 from corag.cli.page import Block, Page, Section, Table
 from corag.models.trained import Adapter, save_adapter
 from corag.types import FloatArray
 from experiments.adapters.config import AdapterTraining
 from experiments.data.catalogue import DATA_SETS
-from experiments.run.journal import commit, finished_record, versions
+from experiments.run.journal import commit, versions
 from experiments.run.track import TrackedRun
 
-ADAPTER_DIR, RECORD_FILE = "adapter", "training.json"
+ADAPTER_DIR = "adapter"
 SPLIT = """\
 Questions that share a gold passage or its title are on the same side of the split (`experiments/data/splits.py`).
 A distractor may be on both sides."""
 LICENCE = """\
 The weights derive from all-MiniLM-L6-v2 (Apache-2.0) and are Apache-2.0. They contain no text of the data, whose
 licences are above."""
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +44,7 @@ Learn = Callable[[Path, WandbLogger | None], Learned]
 """A training, given the folder of its state, as `agent.training.lightning.train_module` keeps it, and where it logs."""
 
 
-def train_once(config: AdapterTraining, work: str, learn: Learn, about: str) -> Path:
+def train_adapter(config: AdapterTraining, work: str, learn: Learn, about: str) -> Path:
     """Return the folder of the adapter that a finished training of the same work has left, or train and save it.
 
     `work` is a hash of everything that the weights depend on. The card says what the adapter is, `about`. The figures
@@ -57,18 +52,18 @@ def train_once(config: AdapterTraining, work: str, learn: Learn, about: str) -> 
     """
     out, start = Path(config.out), time.perf_counter()
     folder = out / ADAPTER_DIR
-    with state_in(out, work) as state:
-        if finished_record(out / RECORD_FILE, work) is not None and folder.is_dir():
-            logger.info("%s is trained already; delete it to train again", folder)
-        else:
-            with TrackedRun("train", config, out, asdict(config)) as run:
-                learned = learn(state, run.start(state))
-                hours = round((time.perf_counter() - start) / 3600, 2)
-                card = _card(config, learned, about, hours)
-                save_adapter(folder, learned.adapter, card)
-                run.log_metrics(learned.figures)
-                run.log_checkpoint(folder, {**learned.figures, "card": card})
-            write_atomically(out / RECORD_FILE, json.dumps({"work": work, "figures": learned.figures}, indent=2) + "\n")
+
+    def train(state: Path) -> dict[str, Any]:
+        with TrackedRun("train", config, out, asdict(config)) as run:
+            learned = learn(state, run.start(state))
+            hours = round((time.perf_counter() - start) / 3600, 2)
+            card = _card(config, learned, about, hours)
+            save_adapter(folder, learned.adapter, card)
+            run.log_metrics(learned.figures)
+            run.log_checkpoint(folder, {**learned.figures, "card": card})
+        return {"figures": learned.figures}
+
+    train_once(out, work, folder, train)
     say(f"adapter in {folder}; its README.md has the results")
     return folder
 

@@ -55,7 +55,7 @@ from corag.text.documents import Document
 from corag.text.units import source_of, unit_size
 from corag.types import Candidate, Chunk, FloatArray, Order
 from experiments.adapters.config import ValueTraining
-from experiments.adapters.training import Learned, calibration_error, facts_table, fit_line, train_once
+from experiments.adapters.training import Learned, calibration_error, facts_table, fit_line, train_adapter
 from experiments.data.pools import shared_encoder
 from experiments.data.splits import hash_fraction, held_out, questions_of
 from experiments.evaluation.support import supporting_spans
@@ -116,12 +116,12 @@ class Example:
 
 @in_runtime
 def train_value(config: ValueTraining) -> Path:
-    """Train, calibrate and measure a value; see `train_once`.
+    """Train, calibrate and measure a value; see `train_adapter`.
 
     A data folder that is missing or damaged, or has nothing to learn, is a `DataError`.
     """
     work = fingerprint(config.work | {"precision": resolve_device("embedder").precision})
-    return train_once(config, work, partial(_learned, config), ABOUT)
+    return train_adapter(config, work, partial(_learned, config), ABOUT)
 
 
 def _learned(config: ValueTraining, state: Path, log: WandbLogger | None) -> Learned:

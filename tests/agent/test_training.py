@@ -116,6 +116,22 @@ def test_of_epochs_of_equal_regret_the_one_of_least_loss_is_kept(tmp_path):
     assert ranks[report.best_epoch] == min(ranks) and min(ranks)[0] == pytest.approx(1 / 3)
 
 
+def test_a_training_that_was_stopped_goes_on_in_a_folder_that_was_moved(tmp_path):
+    def stop(done, _):
+        if done == 5:
+            raise KeyboardInterrupt
+
+    # What is learned is wrong for these, so that the first epochs are the best.
+    val = toy_table(20, seed=1, prefix="val", label=np.arange(1, 21) % 2, quality=np.eye(2)[np.arange(1, 21) % 2])
+    whole = toy_fit(tmp_path / "whole", val=val, lr=0.03, epochs=8)
+    with pytest.raises(KeyboardInterrupt):
+        toy_fit(tmp_path / "begun", val=val, lr=0.03, epochs=8, progress=stop)
+    (tmp_path / "begun").rename(tmp_path / "moved")
+    moved = toy_fit(tmp_path / "moved", val=val, lr=0.03, epochs=8)
+    assert moved.best_epoch == whole.best_epoch < moved.epochs_resumed == 4
+    assert moved.history == whole.history and same_weights(moved, whole)
+
+
 def test_the_seed_decides_the_weights(tmp_path):
     first, same, other = (
         toy_fit(tmp_path / name, epochs=3, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))
