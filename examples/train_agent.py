@@ -17,6 +17,7 @@ from lightning.pytorch.loggers import WandbLogger
 import agent
 from experiments.agents.targets import TargetConfig, make_targets, training_targets
 from experiments.agents.train import TEST, TRAIN, VAL, TrainAgentConfig, agent_config_of, divided, known_labels
+from experiments.labels.table import read_labels
 
 
 def train(labels: Path, out: Path, epochs: int = 60, seed: int = 0) -> agent.ConfigurationAgent:
@@ -25,7 +26,7 @@ def train(labels: Path, out: Path, epochs: int = 60, seed: int = 0) -> agent.Con
     # which it is best. A question counts if its best class leads the next by more than 10%.
     paper = TargetConfig(metric="rougeL", price=0.0, margin=0.1)
     config = TrainAgentConfig(str(labels), str(out), features="query", target=paper)
-    table = known_labels(config)
+    table = known_labels(read_labels(config.labels), config)
     # Questions about one document are in one part. Those of the last are for whoever compares agents.
     parts = divided(table, config)
     learned_from = training_targets(table.of(parts == TRAIN), paper, config.parts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
@@ -25,6 +25,7 @@ from corag.models.runtime import Runtime, in_runtime
 from corag.registry import nearest
 from corag.text.visible import to_json
 from experiments.agents.train import TrainAgentConfig, fit, known_labels
+from experiments.labels.table import Labels, read_labels
 from experiments.run.journal import fingerprint
 
 SUMMARY_FILE, PAGE_FILE = "summary.json", "report.html"
@@ -86,12 +87,13 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         DataError: The labels cannot be read.
     """
     combinations = plan(config)  # before any training, so that a mistake in the last one is found first
+    tables = {name: read_labels(name) for name in {run.labels: None for _, runs in combinations for run in runs}}
     out, rows = Path(config.base.out), []
     with folder_lock(out, ".sweep.lock"):
         with progress("sweep", quiet=config.quiet) as report:
             for number, (settings, runs) in enumerate(combinations):
                 report(number, len(combinations))
-                rows.append(_row(settings, [_trained(run, out.name) for run in runs]))
+                rows.append(_row(settings, [_trained(run, tables[run.labels], out.name) for run in runs]))
             report(len(combinations), len(combinations))
         # Combinations of which no run could be trained come last.
         rows.sort(key=lambda row: row["figures"][METRIC]["mean"] if row["figures"] else np.inf)
@@ -194,11 +196,11 @@ def _listed(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items()) or "these settings"
 
 
-def _trained(run: TrainAgentConfig, group: str) -> dict[str, Any]:
+def _trained(run: TrainAgentConfig, labels: Labels, group: str) -> dict[str, Any]:
     """Return the figures of a run, or why it could not be trained; a finished training is not done again."""
     record: dict[str, Any] = {"seed": run.training.seed}
     try:
-        report = fit(known_labels(run), run, group=group)
+        report = fit(known_labels(labels, run), run, group=group)
     except InputError as error:
         return {**record, "error": str(error)}
     figures = report.history[report.best_epoch]
@@ -231,11 +233,12 @@ def with_setting(config: Any, name: str, value: Any) -> Any:
     An unknown name or a wrong value is an `InputError`.
     """
     first, _, rest = name.partition(".")
-    if first not in (known := [one.name for one in fields(config)]):
+    known = [one.name for one in fields(config)] if is_dataclass(config) else []
+    if first not in known:
         raise InputError(f"there is no setting {name!r}{nearest(first, known)}")
     before = getattr(config, first)
-    value = with_setting(before, rest, value) if rest else tuple(value) if isinstance(before, tuple) else value
+    value = with_setting(before, rest, value) if rest else value
     try:
-        return replace(config, **{first: value})
+        return replace(config, **{first: tuple(value) if isinstance(before, tuple) else value})
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{name} cannot be {value!r}: {error}") from error

@@ -20,7 +20,7 @@ from corag.cli.page import Page, Section, Table
 from corag.errors import DataError, InputError
 from corag.models.runtime import Runtime, current, in_runtime, merge_records, parse_device
 from corag.selectors.corag.features import check_recipe, feature_dim
-from experiments.agents.compare import comparison, departing, left_out_table
+from experiments.agents.compare import comparison, departing, gain_over_single, left_out_table
 from experiments.agents.targets import TargetConfig, best_single, make_targets, training_targets, utility
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
@@ -45,18 +45,18 @@ class TrainAgentConfig(Runtime, Tracking):
     Attributes:
         labels: Tables of `corag label`, separated by commas; those of several readers are averaged.
         out: Folder for the results. An interrupted run resumes there.
-        shares: Shares of the questions for training, choosing the best epoch, and testing; questions that share
-            documents stay together.
-        own_splits: Divide the questions by their own splits instead: learn from train, choose the epoch by dev, unless
-            `training.keep` is `last`, and test on all others.
+        shares: Shares of the questions for training, for validation, which chooses the best epoch and `min_lead`, and
+            for testing; questions that share documents stay together.
+        own_splits: Divide the questions by their own splits instead: learn from train, validate on dev, and test on all
+            others.
         leave_kinds_out: Also train without each kind of the labels, and say what these agents reach on it.
         features: Parts of the feature vector, separated by commas: query, candidates, curve; see
             `corag.selectors.corag.features`. The paper has the first.
         hidden: Sizes of the hidden layers.
         map_dim: Size of the feature map.
         min_lead: Lead in probability, from 0 to 1, that another configuration has to exceed over the best single one
-            for the agent to depart from it: 0 follows the prediction, 1 never departs. By default 1 if on the questions
-            to test on the agent does not gain over the best single one beyond chance, else 0.
+            for the agent to depart from it: 0 follows the prediction, 1 never departs. By default 0 if on the
+            validation questions the agent gains over the best single one beyond chance, else 1.
         target: What makes one configuration better than another.
         training: Settings of the training.
         quiet: Show no progress and no table.
@@ -64,7 +64,7 @@ class TrainAgentConfig(Runtime, Tracking):
 
     labels: str
     out: str
-    shares: tuple[float, float, float] = (0.6, 0.1, 0.3)
+    shares: tuple[float, float, float] = (0.6, 0.2, 0.2)
     own_splits: bool = False
     leave_kinds_out: bool = False
     features: str = "query,candidates,curve"
@@ -100,7 +100,7 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
     A damaged table or a missing split is a `DataError`, an unknown measure an `InputError`, too little to learn from an
     `InputError`.
     """
-    labels = known_labels(config)
+    labels = known_labels(read_labels(config.labels), config)
     agent_config_of(labels, config)  # refuses settings before anything is written
     with folder_lock(Path(config.out), ".train.lock"):
         return _train(config, labels)
@@ -112,23 +112,28 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         table = left_out_table(labels, config.target, partial(fitted_without, config))
         left_out.append(Section("Each kind left out of the training", [table]))
 
-    def compare(trained: agent.TrainReport) -> Page | None:
-        if not (parts == TEST).any():
-            return None
+    def compare(trained: agent.TrainReport) -> Page:
         training, test = labels.of(parts == TRAIN), labels.of(parts == TEST)
         validation = labels.of(parts == VAL) if (parts == VAL).any() else None
-        # In the checkpoint of a finished training it may be what came of the comparison.
+        # In the checkpoint of a finished training it may be what was decided.
         followed = departing(trained.agent, config.min_lead or 0.0)
-        page, gain = comparison(followed, training, validation, test, config.target)
-        if config.min_lead is None and not (gain.is_certain and gain.mean > 0):
-            followed = departing(followed, 1.0)
-            single = f"So the checkpoint names `{followed.config.best_single}` for every question (`min_lead` is 1)."
-            page = replace(page, lead=f"{page.lead} {single}")
-        page = replace(page, sections=[*page.sections, *left_out])
+        used, decision = followed, ""
+        if config.min_lead is None:  # not by the questions to test on, whose figures would then be too hopeful
+            gain = None if validation is None else gain_over_single(followed, validation, config.target)
+            used = followed if gain is not None and gain.low > 0 else departing(followed, 1.0)
+            known = (
+                "There are no validation questions" if gain is None else f"On {gain.n} for validation it gains {gain}"
+            )
+            single = f"names `{used.config.best_single}` for every question (`min_lead` is 1)"
+            decision = f" {known}: the checkpoint {'follows it' if used is followed else single}."
+        page = Page("The agent", "There are no questions to test it on.", [])
+        if len(test):
+            page = comparison(followed, training, validation, test, config.target)
+        page = replace(page, lead=page.lead + decision, sections=[*page.sections, *left_out])
         body = page.markdown().partition("\n")[2].replace("\n## ", "\n### ").strip()
         heading = "## On questions it has not seen"
         before = (trained.checkpoint / CARD_FILE).read_text(encoding="utf-8").partition(heading)[0].rstrip()
-        agent.save(trained.checkpoint, followed, f"{before}\n\n{heading}\n\n{body}\n")
+        agent.save(trained.checkpoint, used, f"{before}\n\n{heading}\n\n{body}\n")
         write_atomically(Path(config.out) / PAGE_FILE, page.html())
         if not config.quiet:
             page.show()
@@ -143,12 +148,11 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
     return replace(trained, agent=agent.load(trained.checkpoint))
 
 
-def known_labels(config: TrainAgentConfig) -> Labels:
+def known_labels(labels: Labels, config: TrainAgentConfig) -> Labels:
     """Return the labels of the questions that have a utility; a warning counts the others.
 
     A `DataError` says that no question has one.
     """
-    labels = read_labels(config.labels)
     known = np.isfinite(utility(labels, config.target)).all(axis=1)
     if not known.any():
         raise DataError(f"no question has the measure {config.target.metric}; choose another metric")
@@ -205,10 +209,10 @@ def fit(
             kept = trained.history[trained.best_epoch]
             if page is not None:
                 run.log_html("report", page.html())
-                table = next(block for block in page.sections[0].blocks if isinstance(block, Table))
-                run.log_table(
-                    "comparison", table.headings, [[of.replace("**", "") for of in row] for row in table.rows]
-                )
+                tables = [block for section in page.sections for block in section.blocks if isinstance(block, Table)]
+                for table in tables[:1]:
+                    rows = [[cell.replace("**", "") for cell in row] for row in table.rows]
+                    run.log_table("comparison", table.headings, rows)
             run.log_metrics({f"kept_{figure}": value for figure, value in kept.items()})
             card = (trained.checkpoint / CARD_FILE).read_text(encoding="utf-8")
             run.log_checkpoint(trained.checkpoint, {**agent_config.to_dict(), **kept, "card": card})
@@ -230,8 +234,7 @@ def divided(labels: Labels, config: TrainAgentConfig) -> np.ndarray[Any, np.dtyp
         if "train" not in labels.split:
             splits = ", ".join(sorted(set(labels.split)))
             raise DataError(f"{config.labels} has no questions of split train, only {splits}; set own_splits=false")
-        dev = VAL if config.training.keep == "best" else TEST
-        return np.select([labels.split == "train", labels.split == "dev"], [TRAIN, dev], TEST)
+        return np.select([labels.split == "train", labels.split == "dev"], [TRAIN, VAL], TEST)
     parts = divide(labels.data, labels.group, config.shares)
     for part, (name, share) in enumerate(zip(("training", "validation", "test"), config.shares, strict=True)):
         if share > 0 and not (parts == part).any():

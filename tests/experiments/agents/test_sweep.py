@@ -8,6 +8,7 @@ import pytest
 
 import agent
 from corag.cli.main import make_parser
+from corag.errors import DataError, InputError
 from experiments.agents.sweep import SweepConfig, flattened, plan, sweep, sweep_page
 from experiments.agents.targets import TargetConfig
 from experiments.agents.train import TrainAgentConfig
@@ -101,6 +102,15 @@ def test_a_run_that_cannot_be_trained_is_noted_and_the_others_go_on(labels, tmp_
     near = {**good, "by_seed": {seed: value + 0.01 * (1 + int(seed)) for seed, value in good["by_seed"].items()}}
     text = sweep_page({**summary, "rows": [good, near]}, "lr").markdown()
     assert "+0.0150 (-0.0485 to +0.0785)" in text
+
+
+def test_what_no_run_could_be_trained_with_is_an_error(tmp_path):
+    with pytest.raises(DataError, match="nowhere"):
+        sweep(config_of(tmp_path / "nowhere.parquet", tmp_path / "s", {"map_dim": [3]}))
+    for name, values in {"hidden": [64], "features.query": [1]}.items():
+        with pytest.raises(InputError, match=name.partition(".")[2] or name):
+            plan(SweepConfig(BASE, {name: values}))
+    assert not (tmp_path / "s").exists()
 
 
 @pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
