@@ -28,13 +28,17 @@ def changed_alone(made, recorded):
 
 def readings():
     """What the code of now makes of the samples."""
-    tokens, sizes = corag.tokens(), corag.ChunkConfig(24)
+    tokens, sizes = corag.tokens(), {size: corag.ChunkConfig(size) for size in (24, 96)}
     # Manual pages are left out, as other programs render them.
     paths = sorted({*SAMPLES.iterdir()} - {PUMP, VALVE})
     files = {path.name: parse_file(path.read_bytes(), path.name) for path in paths}
-    chunks = {name: chunk_file(name, file, tokens, sizes) for name, file in files.items()}
+    chunks = {
+        f"{name}, {size} tokens": chunk_file(name, file, tokens, config)
+        for name, file in files.items()
+        for size, config in sizes.items()
+    }
     guide = (SAMPLES / "guide.md").read_text("utf-8")
-    chunks["corpus"] = list(chunk_document(Document("doc", guide, "Pump"), tokens, sizes))
+    chunks["corpus"] = list(chunk_document(Document("doc", guide, "Pump"), tokens, sizes[24]))
     kinds = {name: kind_of(name, b"") for name in files}
     return {
         "samples": {
