@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -51,28 +52,11 @@ def test_any_text_is_read_or_refused(text):
     assert parse(str(part)) == part
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "settings"),
-    [
-        (" car ( ) ", "car", {}),
-        ("ollama(model=llama3.1:8b)", "ollama", {"model": "llama3.1:8b"}),
-        ("openai(base_url=http://h:1/v1, model=a/b)", "openai", {"base_url": "http://h:1/v1", "model": "a/b"}),
-        ("mmr(k=null,  relevance-weight = 1e-1)", "mmr", {"k": None, "relevance_weight": 0.1}),
-        ("similarity-cutoff(minimum=.5)", "similarity-cutoff", {"minimum": 0.5}),
-        ("a(x=True, y=False, z=None)", "a", {"x": True, "y": False, "z": None}),
-        ("a(x=007, y=1.2.3, z=NaN)", "a", {"x": "007", "y": "1.2.3", "z": "NaN"}),
-        ('a(x="1, 2)", y="3")', "a", {"x": "1, 2)", "y": "3"}),
-        ('a(x=[1, "b, c"], y={"k": [2]})', "a", {"x": [1, "b, c"], "y": {"k": [2]}}),
-        ("a(x=[b(c=d/e, f=[g]), 2])", "a", {"x": ["b(c=d/e, f=[g])", 2]}),
-        ("a(x=it's 5\" wide)", "a", {"x": "it's 5\" wide"}),
-        (
-            "self-route(part=corag(preset=paper, reranker=b(c=1)), order=ends)",
-            "self-route",
-            {"part": "corag(preset=paper, reranker=b(c=1))", "order": "ends"},
-        ),
-        ("edc2(store=a=b)", "edc2", {"store": "a=b"}),
-    ],
-)
+SPELLINGS = json.loads(Path(__file__).with_name("spellings.json").read_text(encoding="utf-8"))
+"""Spelled parts, each with its name and settings."""
+
+
+@pytest.mark.parametrize(("text", "name", "settings"), SPELLINGS)
 def test_reading(text, name, settings):
     part = parse(text)
     assert (part.name, part.settings) == (name, settings)

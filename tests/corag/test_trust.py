@@ -36,14 +36,19 @@ def folder(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-ROWS = Path(__file__).with_name("untrusted.txt").read_text(encoding="utf-8").splitlines()
+ROWS = {}
+for row in Path(__file__).with_name("untrusted.txt").read_text(encoding="utf-8").splitlines():
+    if row and not row.startswith("#"):
+        ROWS.setdefault(row.partition(" ")[0], []).append(row.partition(" ")[2])
 LONG = [f"mmr(embedder={'a' * 5000})", f"top-k(unit={'a' * 5000})", "self-route(" * 300 + ")" * 300]
 
 
 def attacks(folder):
     """Pairs of a kind of part and what a file may not name as such."""
-    rows = [row.replace("FOLDER", str(folder)).partition(" ") for row in ROWS if row and not row.startswith("#")]
-    return [*((kind, part) for kind, _, part in rows), *(("selector", part) for part in LONG), ("reranker", 3)]
+    for kind in ("reranker", "reader", "embedder", "selector"):
+        yield from ((kind, row.replace("FOLDER", str(folder))) for row in ROWS[kind])
+    yield from (("selector", part) for part in LONG)
+    yield "reranker", 3
 
 
 def test_no_file_may_name(folder):
@@ -54,20 +59,7 @@ def test_no_file_may_name(folder):
         assert "FILE" in str(caught.value), part
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        'corag(search={"iterations": 201})',
-        'corag(search={"policy": "bayesian", "max_scored": 1000000000})',
-        'corag(search={"parallel": 17})',
-        "self-route(part=upper(max_orders=200001))",
-        "self-route(part=self-route(full=upper(max_length=21)))",
-        "car(max_candidates=201)",
-        "corag(max_units=501)",
-        "self-route(reader=self-consistency(reader=extractive, samples=11))",
-        "crag(tree=[[1000000]])",
-    ],
-)
+@pytest.mark.parametrize("part", ROWS["limited"])
 def test_work_that_others_name_has_limits(part):
     with pytest.raises(ModelError, match="may not choose"):
         check_untrusted(registry.SELECTORS, part, "FILE")
@@ -95,18 +87,7 @@ def test_a_model_of_which_only_a_part_is_here_would_be_fetched(tmp_path, monkeyp
         assert check_untrusted(table, part, "FILE") == part
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        "top-k(k=3)",
-        "corag(unit=window(3), reranker=minilm-softsim, agent=none)",
-        "self-route(part=naive(reranker=bm25(b=0.5)), order=ends)",
-        "crag(summarizer=extractive, tokenizer=minilm)",
-        "self-route(reader=extractive)",
-        "mmr(embedder=minilm, k=null)",
-        "corag(agent=none)",
-    ],
-)
+@pytest.mark.parametrize("part", ROWS["allowed"])
 def test_a_file_may_name_what_is_here(part):
     assert corag.selector(check_untrusted(registry.SELECTORS, part, "FILE")).name
 

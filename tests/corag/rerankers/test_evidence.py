@@ -1,17 +1,12 @@
-"""The evidence reranker where every word is a direction of its own: links and values by hand, hypotheses.
+"""The evidence reranker where every word is a direction of its own: titles and links by hand, hypotheses.
 
 Its other figures are held by the golden selections, of which each changes some.
 """
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from corag.rerankers.evidence.reranker import (
-    EvidenceScorer,
-    Hypotheses,
-    Weights,
     weigh,
 )
 from corag.rerankers.evidence.signals import (
@@ -83,43 +78,3 @@ def test_all_sets_up_to_the_size_are_hypotheses(num_candidates, max_size, expect
     assert all(tuple(sorted(chosen)) == chosen for chosen in found.sets)
     for chosen, members in zip(found.sets, found.members, strict=True):
         assert tuple(np.flatnonzero(members)) == chosen
-
-
-WEIGHTS = Weights(temperature=1.0, share=0.5, slope=2.0, offset=-1.0)
-
-
-def scorer_of(probabilities, num_candidates):
-    """A scorer with these probabilities of sets, the empty set among them."""
-    members = np.array([[index in chosen for index in range(num_candidates)] for chosen in probabilities])
-    logits = np.log(np.array(list(probabilities.values())))
-    return EvidenceScorer(
-        Hypotheses(members.reshape(len(probabilities), num_candidates), logits),
-        np.full(num_candidates, 256.0),
-        WEIGHTS,
-        np.zeros(num_candidates, dtype=bool),
-    )
-
-
-def test_values_by_hand():
-    # If the evidence is there (8 in 10), it is {0, 1} with 3/4 and {2} with 1/4.
-    scorer = scorer_of({(): 0.2, (0, 1): 0.6, (2,): 0.2}, 3)
-    assert scorer.answerable == pytest.approx(0.8)
-    np.testing.assert_allclose(scorer.shares, [3 / 8, 3 / 8, 1 / 4])
-    np.testing.assert_allclose(scorer.complete([(0,), (0, 1), (2,), (2, 1, 0), ()]), [0, 3 / 4, 1 / 4, 1, 0])
-    values = scorer([(0,), (0, 1), (2,), (0, 1, 2)])
-    utilities = (np.log(values / (1 - values)) - WEIGHTS.offset) / WEIGHTS.slope
-    np.testing.assert_allclose(utilities, 0.8 * np.array([3 / 16, 3 / 4 + 3 / 8, 1 / 4 + 1 / 8, 1 + 1 / 2]))
-
-
-@given(st.integers(0, 150), st.data())
-def test_the_probability_that_an_order_is_complete_is_that_of_the_sets_it_holds(num_candidates, data):
-    index = st.integers(0, max(0, num_candidates - 1))
-    sets = st.frozensets(index, min_size=1, max_size=5) if num_candidates else st.nothing()
-    found = data.draw(st.lists(sets, unique=True, max_size=6) if num_candidates else st.just([]))
-    scorer = scorer_of(
-        {(): 0.5, **{tuple(sorted(one)): 0.1 * (row + 1) for row, one in enumerate(found)}}, num_candidates
-    )
-    orders = data.draw(st.lists(st.lists(index, unique=True, max_size=8).map(tuple), max_size=5)) if found else [()]
-    total = sum(0.1 * (row + 1) for row in range(len(found))) or 1.0
-    expected = [sum(0.1 * (row + 1) for row, one in enumerate(found) if one <= {*order}) / total for order in orders]
-    np.testing.assert_allclose(scorer.complete(orders), expected, atol=1e-12)
