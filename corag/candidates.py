@@ -105,7 +105,8 @@ def _candidate(text: Text, name: str) -> Candidate:
         raise InputError(f"{name} has metadata {metadata!r:.80}; it must be a mapping")
     title, whole = str(given.get("title") or ""), given.pop(key)
     whole = with_title(title, whole) if title else whole
-    name = str(given.pop("id", None) or _made_up_id(whole))
+    own_id = given.pop("id", None)
+    name = _made_up_id(whole) if own_id in (None, "") else str(own_id)
     return Candidate(Chunk(name, whole, {**metadata, **given}), similarity, kind)
 
 

@@ -326,7 +326,7 @@ class BudgetedSelector(Part):
             chunks = [problem.chunks[index] for index in choice.order]
             rows = list(range(len(chunks))) if self.order == "value" else arranged(chunks, self.order)
             text, in_rows = problem.assembled(tuple(choice.order[row] for row in rows))
-            spans = [in_rows[rows.index(row)] for row in range(len(rows))]
+            spans = [in_rows[place] for place in np.argsort(rows)]
         return Assembled(choice, text, spans, self._count(text) if choice.order else 0)
 
     def _count(self, text: str) -> int:

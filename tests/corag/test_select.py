@@ -27,10 +27,10 @@ def test_plain_texts_are_candidates_with_stable_ids():
 def test_mappings_chunks_and_candidates_keep_what_they_say():
     chunk = corag.Chunk("c", "text", {"page": 1})
     candidate = corag.Candidate(chunk, 3.5, "score")
-    mapping = {"text": "body", "title": "Head", "id": 7, "page": 2, "similarity": 0.5, "metadata": {"source": "s"}}
+    mapping = {"text": "body", "title": "Head", "id": 0, "page": 2, "similarity": 0.5, "metadata": {"source": "s"}}
     found = as_candidates([chunk, candidate, mapping, {"text": "body", "kind": "score", "similarity": 2}])
     assert found[:2] == [corag.Candidate(chunk), candidate]
-    made = corag.Chunk("7", "Head\nbody", {"source": "s", "title": "Head", "page": 2})
+    made = corag.Chunk("0", "Head\nbody", {"source": "s", "title": "Head", "page": 2})
     assert found[2] == corag.Candidate(made, 0.5)
     assert (found[3].similarity, found[3].kind, found[3].chunk) == (2, "score", as_candidates(["body"])[0].chunk)
     assert "text" in mapping  # what was given is left as it was
