@@ -1,35 +1,40 @@
 """The held-out list, and a register of every look at it.
 
 `sealed.txt` lists questions, a kind and an id a line, that nothing learns from and nothing is chosen by; no line of it
-may change. Whoever gets them by `sealed_questions` calls `look` before the first is measured: it appends date, commit
-and reason to `register.jsonl`, so that everyone can count how often a result was tried.
+may change. Whatever measures questions leaves them out (`unsealed`), or gets them by `sealed_questions` and calls
+`look` before the first is measured: it appends date, commit and reason to `register.jsonl`, so that everyone can count
+how often a result was tried.
 """
 
 from __future__ import annotations
 
 import datetime
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from corag.errors import DataError, InputError
 from corag.text.data import DataFolder, Query
 from corag.text.visible import to_json
+from experiments.data.folder import read_source
 from experiments.data.splits import document_groups
 from experiments.run.journal import commit
+
+logger = logging.getLogger(__name__)
 
 HELD_OUT_FILE = Path(__file__).with_name("sealed.txt")
 REGISTER = Path(__file__).with_name("register.jsonl")
 WHOLE = ("medquad", "halueval_sample")
 """Data folders of which no question is learned from."""
-FOLDERS = {"manual": "demo"}
-"""Data folders of kinds that have another name."""
+DEMO = {"demo": "manual"}
+"""The kind whose questions the demo measures: nothing that ships learns from them, but they are no secret."""
 
 
 @cache
 def held_out_ids(path: Path = HELD_OUT_FILE) -> Mapping[str, frozenset[str]]:
-    """Return the ids of the held-out questions by data folder."""
+    """Return the ids of the held-out questions by kind, which is the name of a data folder."""
     ids: dict[str, set[str]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         kind, _, name = line.partition(" ")
@@ -37,7 +42,7 @@ def held_out_ids(path: Path = HELD_OUT_FILE) -> Mapping[str, frozenset[str]]:
             continue
         if not name:
             raise DataError(f"{path}, line {number}: {line!r} is no kind and question; write them with a space")
-        ids.setdefault(FOLDERS.get(kind, kind), set()).add(name)
+        ids.setdefault(kind, set()).add(name)
     return {folder: frozenset(names) for folder, names in ids.items()}
 
 
@@ -46,10 +51,10 @@ def not_to_learn(folder: DataFolder) -> frozenset[str]:
 
     They are the sealed ones, those about a document that a sealed one is about, and those with its words.
     """
-    names, queries = {folder.path.name, folder.path.resolve().name}, list(folder.queries)
+    names, queries = _names(folder), list(folder.queries)
     if names & set(WHOLE):
         return frozenset(query.id for query in queries)
-    sealed = frozenset[str]().union(*(held_out_ids().get(name, frozenset()) for name in names))
+    sealed = _sealed({DEMO.get(name, name) for name in names})
     if not sealed:
         return sealed
     keys = [
@@ -58,6 +63,29 @@ def not_to_learn(folder: DataFolder) -> frozenset[str]:
     ]
     taken = set[str]().union(*(of for of, query in zip(keys, queries, strict=True) if query.id in sealed))
     return frozenset(query.id for of, query in zip(keys, queries, strict=True) if of & taken)
+
+
+def _names(folder: DataFolder) -> set[str]:
+    """Return the names that a folder has, and had where its questions come from."""
+    return {folder.path.name, folder.path.resolve().name, str(read_source(folder.path).get("name"))}
+
+
+def _sealed(names: Iterable[str]) -> frozenset[str]:
+    return frozenset[str]().union(*(held_out_ids().get(name, frozenset()) for name in names))
+
+
+def unsealed(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
+    """Return the questions of a folder that are not held out, and say how many are; `DataError` if all are."""
+    sealed = _sealed(_names(folder))
+    left = [query for query in queries if query.id not in sealed]
+    if queries and not left:
+        raise DataError(f'{folder.path}: all {len(queries)} questions are sealed; measure them with --look "why"')
+    if len(left) < len(queries):
+        logger.warning(
+            '%s: %d sealed questions of %d are left out; --look "why" measures them alone, and is registered',
+            folder.path, len(queries) - len(left), len(queries),
+        )  # fmt: skip
+    return left
 
 
 def sealed_questions(folder: DataFolder, why: str) -> list[Query]:
@@ -69,7 +97,7 @@ def sealed_questions(folder: DataFolder, why: str) -> list[Query]:
     """
     if not why.strip():
         raise InputError("why is empty; say in a few words what this look at held-out questions is for")
-    sealed = held_out_ids().get(folder.path.resolve().name, ())
+    sealed = _sealed(_names(folder))
     queries = [query for query in folder.queries if query.id in sealed]
     if not queries:
         raise DataError(f"{folder.path} has no held-out questions")

@@ -10,7 +10,7 @@ from experiments.data.splits import document_groups
 from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.protocol import held_out as module
-from experiments.protocol.held_out import held_out_ids, look, not_to_learn
+from experiments.protocol.held_out import held_out_ids, look, not_to_learn, unsealed
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 
 
@@ -44,6 +44,18 @@ def test_a_comparison_that_goes_on_is_one_look(folder, tmp_path):
     assert len((tmp_path / "register.jsonl").read_text().splitlines()) == 1
 
 
+def test_without_a_look_a_comparison_leaves_out_what_is_sealed(folder, tmp_path, caplog):
+    settings = {"data": str(folder.path), "methods": "top-k", "reader": "none", "latency_questions": 0, "quiet": True}
+    [[result]] = compare(EvaluateConfig(**settings, split="train", limit=2)).values()
+    assert result.asked == ("q1", "q3") and "1 sealed questions of 5 are left out" in caplog.text
+    with pytest.raises(DataError, match="all 1 questions are sealed"):
+        unsealed(folder, [query for query in folder.queries if query.id == "q2"])
+    (folder.path / "source.json").write_text('{"name": "island"}')
+    copied = DataFolder.open(folder.path.rename(tmp_path / "copy"))
+    assert "q2" not in {query.id for query in unsealed(copied, copied.queries)}
+    assert not (tmp_path / "register.jsonl").exists()
+
+
 def test_nothing_is_looked_at_without_a_reason(folder, tmp_path):
     with pytest.raises(InputError, match="why"):
         look(folder, " ")
@@ -68,7 +80,7 @@ def test_what_is_held_out(folder, tmp_path):
 
 def test_the_list_that_ships():
     ids = held_out_ids()
-    assert sum(map(len, ids.values())) == 1876 and {"squad", "demo", "policyqa"} <= ids.keys()
+    assert sum(map(len, ids.values())) == 1876 and {"squad", "manual", "policyqa"} <= ids.keys()
 
 
 def test_questions_that_share_documents_are_one_group(tmp_path):
