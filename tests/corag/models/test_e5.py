@@ -1,5 +1,8 @@
 """multilingual-e5-small as its package carries it, against the package's own engine."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,21 +12,7 @@ from corag.models.runtime import resolve_device
 from corag.text.units import SENTENCE, units
 from corag.types import Chunk
 
-TEXTS = [
-    "How much protein does a runner need per day?",
-    "Der Flughafen Straßburg, 10.0.0.77 und „Grüße“ – 3½ m² ﬁn",
-    "Москва — столица России; кто её основал?",
-    "Η Αθήνα είναι η πρωτεύουσα της Ελλάδας.",
-    "القاهرة هي عاصمة مصر، وَكِتَابٌ جديد.",
-    "ירושלים היא עיר עתיקה מאוד",
-    "東京都は日本の首都で、人口は約1400万人です。",
-    "北京是中国的首都,位于华北平原。",
-    "서울은 대한민국의 수도이다.",
-    "दिल्ली भारत की राजधानी है।",
-    "กรุงเทพมหานครเป็นเมืองหลวงของประเทศไทย",
-    "tabs\tand\n\nlines  and\u00a0spaces ¨ \u200b x",
-    "\U0001f469\u200d\U0001f680 \U00012345 getUserById(0x80070005)",
-]
+TEXTS = json.loads(Path(__file__).with_name("languages.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")

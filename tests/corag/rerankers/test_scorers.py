@@ -1,35 +1,22 @@
-"""Scoring functions over candidate indices, and the reranker for tests."""
+"""Scoring functions over candidate indices: computed once, and checked."""
 
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corag import Chunk
 from corag.errors import ScoringError
 from corag.rerankers.scorers import CachedScorer
-from tests.search.worlds import HashScorer
+from tests.fakes import HashReranker, SetReranker
 
 CHUNKS = [Chunk(name, name) for name in "abcd"]
 IDS = [chunk.id for chunk in CHUNKS]
 
 orders = st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True).map(tuple)
 batches = st.lists(st.lists(orders, max_size=6), max_size=6)
-
-
-class Recorder(HashScorer):
-    """Gives every order, or every set, a value of its own."""
-
-    num_truncated = 0
-
-    def __init__(self, order_matters):
-        super().__init__(0)
-        self.order_matters = order_matters
-
-    def value(self, order):
-        return super().value(order if self.order_matters else tuple(sorted(order)))
 
 
 class Replying:
@@ -45,18 +32,18 @@ class Replying:
         return self.reply
 
 
-@settings(deadline=None)
-@given(batches, st.booleans())
-def test_cached_equals_the_scorer_and_never_asks_twice(batches, order_matters):
-    recorder = Recorder(order_matters)
-    cached = CachedScorer(recorder, "recorder", IDS)
+@given(batches, st.sampled_from([HashReranker, SetReranker]))
+def test_cached_equals_the_scorer_and_never_asks_twice(batches, build):
+    reranker = build()
+    scorer = reranker.scorer("?", CHUNKS)
+    cached, plain = CachedScorer(scorer, "recorder", IDS), build().scorer("?", CHUNKS)
     for batch in batches:
+        keys = batch if cached.order_matters else [tuple(sorted(order)) for order in batch]
         values = cached(batch)
         assert (values.dtype, values.shape) == (np.float64, (len(batch),))
-        assert values.tolist() == [recorder.value(order) for order in batch]
-    keys = {order if order_matters else frozenset(order) for batch in batches for order in batch}
-    assert len(recorder.asked) == len(set(recorder.asked)) == len(cached.values) == len(keys)
-    assert cached.order_matters == order_matters
+        assert values.tolist() == plain(keys).tolist()
+    keys = {order if scorer.order_matters else frozenset(order) for batch in batches for order in batch}
+    assert len(reranker.asked) == len(set(reranker.asked)) == len(cached.values) == len(keys)
 
 
 @pytest.mark.parametrize("reply", [[0.5], [[0.5, 0.5]], None])

@@ -26,22 +26,7 @@ from corag.types import Chunk
 
 SENTENCE = unit_size("sentence")
 PLAIN = Chunk("p", "A passage.")
-MANUAL = """Start it. See Fig. 3 first! Then do:
-- open the valve. Wait
-- press the key
-
-Table of parts:
-
-| part | no |
-|---|---|
-| seal | 5 |
-| bolt | 7 |
-
-```
-code. more.
-x = 1
-```
-Last words. 今天天气好。明天呢？"""
+MANUAL = Path(__file__).with_name("manual.md").read_text(encoding="utf-8")
 LINES = st.sampled_from(
     ["A fact. Another fact!", "- an item", "| a | b |", "| | b |", "|---|---|", "```", "", "   ", "1. first",
      "which is:", "今天。明天？", "Use", "## Use", "Why?", "    Set in."]
