@@ -118,9 +118,7 @@ def replay(golden):
 def regenerate():
     for name, (costs, budget, config) in PROBLEMS.items():
         golden = record(costs, budget, config, HashScorer(seed=1, levels=2**10))
-        nodes = ",\n".join("  " + json.dumps(node) for node in golden.pop("nodes"))
-        head = "".join(f" {json.dumps(key)}: {json.dumps(part)},\n" for key, part in golden.items())
-        (GOLDEN / f"search_{name}.json").write_text(f'{{\n{head} "nodes": [\n{nodes}\n ]\n}}\n')
+        (GOLDEN / f"search_{name}.json").write_text(json.dumps(golden, indent=1) + "\n")
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

@@ -6,18 +6,8 @@ Its other figures are held by the golden selections, of which each changes some.
 import numpy as np
 import pytest
 
-from corag.rerankers.evidence.reranker import (
-    weigh,
-)
-from corag.rerankers.evidence.signals import (
-    FLAGS,
-    PAIRS,
-    SINGLES,
-    PassageReader,
-    read_question,
-    signals,
-    split_title,
-)
+from corag.rerankers.evidence.reranker import weigh
+from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, PassageReader, read_question, signals, split_title
 from corag.types import Chunk
 from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
 

@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 import corag
 from corag.errors import MissingExtraError
 from corag.selectors.adaptive_k import largest_gap_cutoff
-from corag.selectors.car import (
-    Method,
-    cluster_cutoff,
-    partitions,
-    renumbered,
-)
+from corag.selectors.car import Method, cluster_cutoff, partitions, renumbered
 from corag.selectors.edc2 import dynamic_clusters
 from corag.text.tokens import CallableCounter
 from tests.fakes import offer

@@ -46,23 +46,7 @@ def regenerate():
     golden = json.loads(FILE.read_text())
     for question in golden["questions"]:
         question["selections"] = {method: select(method, question) for method in methods()}
-    FILE.write_text(written(golden))
-
-
-def written(golden):
-    """One line for each passage and each selection, so that a difference can be read."""
-    questions = []
-    for question in golden["questions"]:
-        passages = ",\n".join("   " + json.dumps(row) for row in question["passages"])
-        selections = ",\n".join(
-            f"   {json.dumps(method)}: [\n    " + ",\n    ".join(map(json.dumps, rows)) + "\n   ]"
-            for method, rows in question["selections"].items()
-        )
-        questions.append(
-            f'  {{\n  "question": {json.dumps(question["question"])},\n'
-            f'  "passages": [\n{passages}\n  ],\n  "selections": {{\n{selections}\n  }}\n  }}'
-        )
-    return f'{{\n "source": {json.dumps(golden["source"])},\n "questions": [\n' + ",\n".join(questions) + "\n ]\n}\n"
+    FILE.write_text(json.dumps(golden, indent=1) + "\n")
 
 
 QUESTIONS = json.loads(FILE.read_text())["questions"]

@@ -16,13 +16,7 @@ from experiments.agents.targets import TargetConfig, training_targets
 from experiments.agents.train import TEST, TRAIN, VAL, TrainAgentConfig, divided, train
 from experiments.labels.table import read_labels
 from tests.experiments.agents.test_targets import PAPER
-from tests.experiments.worlds import (
-    label_row,
-    question_row,
-    training_questions,
-    training_rows,
-    write_labels,
-)
+from tests.experiments.worlds import label_row, question_row, training_questions, training_rows, write_labels
 from tests.fakes import offer
 
 QUICK = agent.TrainConfig(epochs=2)
