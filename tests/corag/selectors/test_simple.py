@@ -1,15 +1,11 @@
-"""What takes the ranking as it is, cuts it off, keeps chunks apart, keeps sentences or asks a reader: by hand."""
+"""What takes the ranking as it is, cuts it off, keeps sentences or asks a reader: by hand."""
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import corag
 from corag import Chunk
-from corag.ranking import marginal_relevance
 from corag.selectors.base import arranged
 from corag.text.documents import Document, passage
 from corag.text.tokens import CallableCounter
@@ -54,38 +50,6 @@ def test_similarity_cutoff():
 @pytest.mark.parametrize("name", ["adaptive-k(buffer=0)", "car"])
 def test_scores_of_another_scale_are_compared_as_cosines_are(name):
     assert ids(name, pool=[replace(one, similarity=20 * one.similarity, kind="score") for one in POOL]) == ids(name)
-
-
-def taken_one_by_one(score, costs, left):
-    """Take the first candidate of the largest score beside those taken, as long as one fits."""
-    taken = []
-    while True:
-        scores = {i: score(i, taken) for i in range(len(costs)) if i not in taken and costs[i] <= left}
-        best = max(scores, key=lambda i: (scores[i], -i), default=None)
-        if best is None:
-            return tuple(taken)
-        taken.append(best)
-        left -= costs[best]
-
-
-def drawn(seed):
-    """Unit vectors, similarities, costs and a budget."""
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(0, 8))
-    vectors = rng.normal(size=(n, 3))
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors, unit @ unit.T, rng.uniform(-0.3, 1, n), rng.integers(1, 5, n), int(rng.integers(0, 12))
-
-
-@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 0.5, 1.0]))
-def test_mmr_with_loops(seed, weight):
-    vectors, cosines, similarities, costs, budget = drawn(seed)
-
-    def score(i, taken):
-        return weight * similarities[i] - (1 - weight) * max((cosines[i][j] for j in taken), default=0.0)
-
-    expected = taken_one_by_one(score, costs, budget)
-    assert marginal_relevance(similarities, vectors, costs, budget, relevance_weight=weight) == expected
 
 
 def test_a_ranking_that_is_not_that_of_the_similarities_decides_what_comes_first():
