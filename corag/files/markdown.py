@@ -225,14 +225,19 @@ def letters(text: str) -> str:
 
 
 def read_markdown(
-    text: str, name: str, *, title: str = "", lines: bool = True, fields: Mapping[str, Any] | None = None
+    text: str,
+    name: str,
+    *,
+    title: str = "",
+    fields: Mapping[str, Any] | None = None,
+    start: int = 0,
+    lines: bool = False,
 ) -> FileText:
-    """Return the structure of a Markdown text (CommonMark with tables).
+    """Return the structure of a Markdown text (CommonMark with tables), which begins at `start`, after front matter.
 
-    Its title is `title`, or that of the front matter, or else `name`; `lines` says that the text is a file's own, which
-    may have front matter.
+    Its title is `title`, or that of the fields, or else `name`; `lines` says that the text is a file's own.
     """
-    start, known_fields = front_matter(text) if lines else (0, dict(fields or {}))
+    known_fields = dict(fields or {})
     body = text[start:]
     starts = [start, *line_ends(body, start), len(text)]
     headings: list[Heading] = []

@@ -113,7 +113,7 @@ def read_tex(data: bytes, name: str) -> FileText:
     body = body.partition("\\end{document}")[0] if begun else text
     nodes, *_ = latexwalker.LatexWalker(body, walked).get_latex_nodes()
     markdown = converter.nodelist_to_text(nodes).replace("\xa0", " ")
-    return read_markdown(markdown, name, title=" ".join(title), lines=False)
+    return read_markdown(markdown, name, title=" ".join(title))
 
 
 def _tex_heading(node: Any, l2tobj: Any) -> str:
@@ -143,7 +143,7 @@ def _tex_table(node: Any, l2tobj: Any) -> str:
 
 def read_asciidoc(data: bytes, name: str) -> FileText:
     """Return the text of an AsciiDoc file as Markdown: its headings, code and tables; the rest is as written."""
-    return read_markdown("\n".join(_of_asciidoc(decode(data).splitlines())), name, lines=False)
+    return read_markdown("\n".join(_of_asciidoc(decode(data).splitlines())), name)
 
 
 def _of_asciidoc(lines: list[str]) -> Iterator[str]:

@@ -41,8 +41,9 @@ _NAMED_FIELDS = ("From", "To", "Date")
 def read_md(data: bytes, name: str) -> FileText:
     """Return the text of a Markdown file, without its table of contents."""
     text = decode(data)
-    start, _ = front_matter(text)  # which would be a heading
-    return read_markdown(text[:start] + without_navigation(text[start:]), name)
+    start, fields = front_matter(text)
+    body = without_navigation(text[start:])
+    return read_markdown(text[:start] + body, name, fields=fields, start=start, lines=True)
 
 
 def read_text(data: bytes, name: str) -> FileText:
@@ -108,12 +109,10 @@ def read_mail(data: bytes, name: str) -> FileText:
         parts = [part.partition(b"\n")[2] for part in data[5:].replace(b"\r\n", b"\n").split(b"\n\nFrom ")]
     messages = [email.message_from_bytes(part, policy=email.policy.default) for part in parts]
     if len(messages) > 1:
-        return read_markdown(
-            "\n\n".join(f"## {_subject(one, name)}\n\n{_mail(one)}" for one in messages), name, lines=False
-        )
+        return read_markdown("\n\n".join(f"## {_subject(one, name)}\n\n{_mail(one)}" for one in messages), name)
     [message] = messages
     fields = fields_of({part.lower(): text for part, text in _named_fields(message).items()})
-    return read_markdown(_mail(message), name, title=_subject(message, name), lines=False, fields=fields)
+    return read_markdown(_mail(message), name, title=_subject(message, name), fields=fields)
 
 
 def _subject(message: EmailMessage, name: str) -> str:
@@ -161,7 +160,7 @@ def read_notebook(data: bytes, name: str) -> FileText:
         parts = [part for cell in cells for part in _cell(cell)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UnreadableFileError(f"damaged: no notebook of version 4 ({type(error).__name__}: {error})") from error
-    return read_markdown("\n\n".join(parts), name, lines=False)
+    return read_markdown("\n\n".join(parts), name)
 
 
 def _cell(cell: Mapping[str, Any]) -> list[str]:
@@ -199,4 +198,4 @@ def read_epub(data: bytes, name: str) -> FileText:
     fields = fields_of({field: element.get_text().strip() for field, element in found.items() if element is not None})
     title = str(fields.pop("title", ""))
     text = "\n\n".join(without_running_heads(texts))
-    return read_markdown(text, name, title=title, lines=False, fields=fields)
+    return read_markdown(text, name, title=title, fields=fields)

@@ -48,7 +48,7 @@ def read_html(data: bytes, name: str) -> FileText:
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
     anchors = _anchors(soup)
     markdown = markdown_of(page_content(soup))
-    return _with_anchors(read_markdown(markdown, name, title=title, lines=False), anchors)
+    return _with_anchors(read_markdown(markdown, name, title=title), anchors)
 
 
 def page_content(soup: Any) -> Any:
@@ -124,7 +124,7 @@ def read_docx(data: bytes, name: str) -> FileText:
     title = " ".join(titles[0].get_text().split()) if titles else ""
     for element in titles[:1]:
         element.decompose()
-    return read_markdown(markdown_of(soup), name, title=title, lines=False)
+    return read_markdown(markdown_of(soup), name, title=title)
 
 
 def _with_formulas_as_text(data: bytes) -> bytes:
@@ -187,7 +187,7 @@ def read_man(data: bytes, name: str) -> FileText:
         synopsis.replace_with(" ".join(synopsis.get_text().split()))
     markdown = markdown_of(tree.select_one(".manual-text"))
     described = markdown.replace("\n:   ", f"\n{INDENT}")  # an option, by what is set in below it
-    return read_markdown(described, name, title="" if title == "()" else title, lines=False)
+    return read_markdown(described, name, title="" if title == "()" else title)
 
 
 # --- The tree of a page as Markdown, by markdownify, in a time and size in proportion to the page's ---

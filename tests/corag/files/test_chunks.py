@@ -16,7 +16,7 @@ from tests.fakes import CHARACTERS, WORDS
 
 
 def chunks_of(text, max_tokens=24, overlap=0, tokens=WORDS, name="a.md"):
-    file = read_markdown(text, "a")
+    file = read_markdown(text, "a", lines=True)
     chunks = chunk_file(name, file, tokens, ChunkConfig(max_tokens, overlap))
     for chunk in chunks:
         start, end = chunk.metadata["start"], chunk.metadata["end"]

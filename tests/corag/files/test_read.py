@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import corag.files.read as reading
 from corag.files import process, read_file
 from corag.files.markdown import read_markdown
+from corag.files.plain import read_md
 from corag.files.read import UnreadableFileError, decode, find_files, parse_file, read_bytes
 from corag.files.web import read_man
 from tests.corag.files.worlds import PUMP, SAMPLES, VALVE, outline, pdf
@@ -28,7 +29,7 @@ SECTIONS = json.loads(Path(__file__).with_name("sections.json").read_text(encodi
 
 @pytest.mark.parametrize(("text", "expected"), SECTIONS)
 def test_sections_worked_out_by_hand(text, expected):
-    assert [[*one] for one in outline(read_markdown(text, "notes"))] == expected
+    assert [[*one] for one in outline(read_md(text.encode(), "notes"))] == expected
 
 
 @given(st.text("#-|`>*_=~ \n\r\tab1.[]()<!\\", min_size=12))
