@@ -26,7 +26,7 @@ class IndexConfig(Runtime):
     """Index a folder of documents, or the corpus of a data folder; re-run to update changed files.
 
     Attributes:
-        data: Folder of documents (Markdown, RST, AsciiDoc, TeX, HTML, EPUB, PDF, DOCX, PPTX, XLSX, CSV, JSON lines,
+        data: Folder of documents (Markdown, RST, AsciiDoc, TeX, HTML, EPUB, PDF, DOCX, PPTX, XLSX, CSV, JSON,
             mail, notebooks, manual pages, any text), one document, or a data folder with corpus.jsonl[.gz].
         out: Where to write the index: a local folder, or an object-storage URI (s3://, gs://, az://).
         include: Index only files that match one of these globs, separated by commas, such as `*.md,guides/*`. A glob

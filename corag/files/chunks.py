@@ -48,8 +48,7 @@ def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkCon
     `anchor` (of an HTML heading); and the fields of the file's front matter, as far as they have other names.
     """
     config = config or ChunkConfig()
-    cites_lines = file.lines or file.line_numbers
-    lines = line_ends(file.text) if cites_lines else []
+    lines = line_ends(file.text) if file.lines else []
     meter = ChunkMeter(path, file.text, "", tokens, config.max_tokens)
     fields = {name: value for name, value in file.fields.items() if name not in _PLACES}
     chunks = []
@@ -64,9 +63,10 @@ def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkCon
                 metadata["page"], last = file.page(start), file.page(end - 1)
                 if last != metadata["page"]:
                     metadata["last_page"] = last
-            elif cites_lines:
-                line = bisect_right(lines, start)
-                metadata["line"] = line + 1 if file.lines else file.line_numbers[line]
+            elif file.lines:
+                metadata["line"] = bisect_right(lines, start) + 1
+            elif file.line_numbers:
+                metadata["line"] = file.line(start)
             text = with_title(with_title(title, header) if header else title, file.text[start:end])
             chunks.append(Chunk(f"{path}#{start}-{end}", text, metadata))
     return chunks

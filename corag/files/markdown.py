@@ -9,8 +9,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
-from itertools import accumulate, chain, pairwise, repeat
+from itertools import accumulate, chain, pairwise, repeat, zip_longest
 from math import isfinite
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 import yaml  # type: ignore[import-untyped]
@@ -92,7 +93,8 @@ class FileText:
         sections: Its sections, in order.
         pages: Offset at which each page begins; empty without pages.
         lines: True if a line of `text` is a line of the file.
-        line_numbers: Where it is not, the line of the file at which each line of `text` begins; empty if not known.
+        line_numbers: Where it is not, offsets of `text`, each with the line of the file that begins there; empty if not
+            known.
         fields: What the file says about itself: name -> text, number, truth value, or a list of these.
     """
 
@@ -100,12 +102,16 @@ class FileText:
     sections: tuple[FileSection, ...]
     pages: tuple[int, ...] = ()
     lines: bool = False
-    line_numbers: tuple[int, ...] = ()
+    line_numbers: tuple[tuple[int, int], ...] = ()
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def page(self, offset: int) -> int:
         """Return the page of a character, from 1."""
         return max(1, bisect_right(self.pages, offset))
+
+    def line(self, offset: int) -> int:
+        """Return the line of the file of a character, where `line_numbers` are known."""
+        return self.line_numbers[bisect_right(self.line_numbers, offset, key=itemgetter(0)) - 1][1]
 
 
 def sections_of(
@@ -151,10 +157,15 @@ class TextBuilder:
         self._headings: list[Heading] = []
         self._blocks: list[Block] = []
         self._pages: list[int] = []
+        self._lines: list[tuple[int, int]] = []
 
     def page(self) -> None:
         """Begin a page, such as a slide."""
         self._pages.append(self._length)
+
+    def line(self, number: int) -> None:
+        """Say which line of the file comes next."""
+        self._lines.append((self._length, number))
 
     def heading(self, level: int, words: str) -> None:
         """Add a heading; level 1 is the highest."""
@@ -170,19 +181,35 @@ class TextBuilder:
             self._add(text)
             self._blocks.append(Block(start, kind, start + header if header else 0))
 
-    def table(self, rows: list[list[str]]) -> None:
+    def sheet(self, rows: list[list[str]], numbers: Sequence[int] = ()) -> None:
+        """Add the rows of a spreadsheet, all with text, as a table; those above the names of its columns as a block.
+
+        `numbers` are their lines in the file, if it has lines.
+        """
+        num_notes = _notes_above(rows)
+        for number in numbers[:1]:
+            self.line(number)
+        self.block("\n".join(" ".join(filter(None, row)) for row in rows[:num_notes]))
+        self.table(rows[num_notes:], numbers[num_notes:])
+
+    def table(self, rows: list[list[str]], numbers: Sequence[int] = ()) -> None:
         """Add a table in Markdown whose first row is its header; rows and columns without text are left out."""
         lines = table_lines(rows)
         if lines and len(lines[0]) > _MAX_HEADER:
-            self._records(rows)
+            self._records(rows, numbers)
         elif lines:
+            starts = list(accumulate(map(len, lines), initial=self._length))
+            del starts[1]  # the rule below the header is in no file
+            self._lines += zip(starts, numbers, strict=False)
             self.block("".join(lines), "table", header=len(lines[0]) + len(lines[1]))
 
-    def _records(self, rows: list[list[str]]) -> None:
+    def _records(self, rows: list[list[str]], numbers: Sequence[int]) -> None:
         """Add a table whose header does not fit beside its rows: each row under its first cell, a line for a column."""
         level = self._headings[-1].level + 1 if self._headings else 2
         names, *others = ([" ".join(cell.split()) for cell in row] for row in rows if any(map(str.strip, row)))
-        for row in others:
+        for row, number in zip_longest(others, numbers[1:]):
+            if number is not None:
+                self.line(number)
             self.heading(level, next(filter(None, row)))
             named = zip(row, chain(names, repeat("")), strict=False)
             self.block("\n".join(f"{name}: {cell}" for cell, name in named if cell))
@@ -191,11 +218,17 @@ class TextBuilder:
         """Return the document; `title` leads every path of headings unless its only first-level heading comes first."""
         text = "".join(self._text)
         sections = sections_of(text, self._headings, self._blocks, title)
-        return FileText(text, sections, tuple(self._pages))
+        return FileText(text, sections, tuple(self._pages), line_numbers=tuple(self._lines))
 
     def _add(self, text: str) -> None:
         self._text.append(f"{text}\n\n")
         self._length += len(text) + 2
+
+
+def _notes_above(rows: Sequence[Sequence[str]]) -> int:
+    """Return how many rows are above the names of the columns: if the first has one cell, those before a whole one."""
+    filled = [sum(map(bool, row)) for row in rows]
+    return filled.index(max(filled)) if filled and filled[0] == 1 and max(filled) > 2 else 0
 
 
 def table_lines(rows: Iterable[Sequence[str]]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, time, timedelta
 from itertools import zip_longest
@@ -121,16 +121,8 @@ def read_xlsx(data: bytes, name: str) -> FileText:
             sheet.reset_dimensions()
             rows = [[_shown(cell.value, cell.number_format or "") for cell in row] for row in sheet.iter_rows()]
             rows = [row for row in rows if any(map(str.strip, row))]
-            num_notes = _notes_above(rows)
-            document.block("\n".join(" ".join(filter(None, row)) for row in rows[:num_notes]))
-            document.table(rows[num_notes:])
+            document.sheet(rows)
     return document.file(name)
-
-
-def _notes_above(rows: Sequence[Sequence[str]]) -> int:
-    """Return how many rows are above the names of the columns: if the first has one cell, those before a whole one."""
-    filled = [sum(map(bool, row)) for row in rows]
-    return filled.index(max(filled)) if filled and filled[0] == 1 and max(filled) > 2 else 0
 
 
 def _shown(value: Any, number_format: str) -> str:

@@ -1,4 +1,4 @@
-"""Files that are text, or hold texts: Markdown, plain text, CSV, JSON lines, mail, notebooks and EPUB books."""
+"""Files that are text, or hold texts: Markdown, plain text, CSV, JSON, mail, notebooks and EPUB books."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import email.policy
 import io
 import json
 import posixpath
+import re
 import zipfile
 from collections.abc import Mapping
-from dataclasses import replace
 from email.message import EmailMessage, MIMEPart
-from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
 
@@ -34,6 +33,10 @@ from corag.files.read import MAX_TEXT_BYTES, UnreadableFileError, decode
 _DELIMITERS = ",;\t|"
 # What names a row, in this order.
 _TITLES = ("title", "name", "question", "id", "_id")
+# Before, between and behind the objects of a list in JSON.
+_LIST = re.compile(r'\s*(?:\{\s*"[^"\\]*"\s*:\s*)?\[\s*')
+_BETWEEN = re.compile(r"[\s,]*")
+_LIST_END = re.compile(r"\][\s}]*")
 _NAMED_FIELDS = ("From", "To", "Date")
 """Of mail."""
 
@@ -55,28 +58,24 @@ def read_text(data: bytes, name: str) -> FileText:
 
 
 def read_csv(data: bytes, name: str) -> FileText:
-    """Return a CSV file as a table whose first row is its header; a cell is on one line, whatever its line breaks."""
+    """Return a CSV file as a table whose first row is its header; a cell is on one line, whatever its line breaks.
+
+    Rows of one cell above the header are text, and `sep=;` in the first line is none.
+    """
     text = decode(data)
-    first = text.lstrip().partition("\n")[0]
+    first = next((line for line in io.StringIO(text) if any(map(line.count, _DELIMITERS))), "")
     delimiter = max(_DELIMITERS, key=first.count)
     csv.field_size_limit(MAX_TEXT_BYTES)
     rows, numbers, line = [], [], 1
     read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     for row in read:
-        if any(cell.strip() for cell in row):
+        if any(cell.strip() for cell in row) and row != ["sep=", ""]:
             rows.append(row)
             numbers.append(line)
         line = read.line_num + 1
     document = TextBuilder()
-    document.table(rows)
-    file = document.file(name)
-    if file.sections and file.sections[0].blocks[0].kind == "table":
-        numbers.insert(0, numbers[0])  # the rule below the header is in no file
-    else:
-        starts = [section.start for section in file.sections]
-        sizes = (file.text.count("\n", *part) for part in pairwise([*starts, len(file.text)]))
-        numbers = [number for number, size in zip(numbers[1:], sizes, strict=True) for _ in range(size)]
-    return replace(file, line_numbers=(*numbers, line))
+    document.sheet(rows, numbers)
+    return document.file(name)
 
 
 def read_jsonl(data: bytes, name: str) -> FileText:
@@ -90,11 +89,33 @@ def read_jsonl(data: bytes, name: str) -> FileText:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise UnreadableFileError(f"line {number} is not JSON: {error}") from error
-        fields = row if isinstance(row, dict) else {"": row}
-        titles = [str(fields[field]) for field in _TITLES if isinstance(fields.get(field), str | int)]
-        document.heading(2, titles[0] if titles else f"{number}")
-        document.block("\n".join(_field(field, value) for field, value in fields.items() if value not in (None, "")))
+        _add_row(document, number, row)
     return document.file(name)
+
+
+def read_json(data: bytes, name: str) -> FileText:
+    """Return a JSON list of objects, alone or as the only field of an object, as rows; other JSON as it is written."""
+    text = decode(data)
+    document, decoder, line, last = TextBuilder(), json.JSONDecoder(), 1, 0
+    begin = _LIST.match(text)
+    at = begin.end() if begin else 0
+    try:
+        while begin and text.startswith("{", at):
+            row, end = decoder.raw_decode(text, at)
+            line += text.count("\n", last, at)
+            _add_row(document, line, row)
+            last, at = at, _BETWEEN.match(text, end).end()  # type: ignore[union-attr]
+    except (ValueError, RecursionError):
+        return read_text(data, name)
+    return document.file(name) if begin and _LIST_END.fullmatch(text, at) else read_text(data, name)
+
+
+def _add_row(document: TextBuilder, number: int, row: Any) -> None:
+    fields = row if isinstance(row, dict) else {"": row}
+    titles = [str(fields[field]) for field in _TITLES if isinstance(fields.get(field), str | int)]
+    document.line(number)
+    document.heading(2, titles[0] if titles else f"{number}")
+    document.block("\n".join(_field(field, value) for field, value in fields.items() if value not in (None, "")))
 
 
 def _field(name: str, value: Any) -> str:

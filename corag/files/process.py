@@ -120,8 +120,8 @@ def _file_of(reply: Mapping[str, Any]) -> FileText:
     for section in reply["sections"]:
         headings, blocks = tuple(section["headings"]), tuple(Block(*block) for block in section["blocks"])
         sections.append(FileSection(**section | {"headings": headings, "blocks": blocks}))
-    tuples = {"sections": tuple(sections), "pages": tuple(reply["pages"]), "line_numbers": tuple(reply["line_numbers"])}
-    return FileText(**{**reply, **tuples})
+    lines = tuple(map(tuple, reply["line_numbers"]))
+    return FileText(**reply | {"sections": tuple(sections), "pages": tuple(reply["pages"]), "line_numbers": lines})
 
 
 def _set_timer(seconds: float) -> None:

@@ -25,14 +25,14 @@ from corag.optional import load, to_install
 from corag.text.chunking import CHUNKING_VERSION
 
 TYPES: Mapping[str, str] = {
-    ".md": "markdown", ".markdown": "markdown", ".mdx": "markdown",
+    ".md": "markdown", ".markdown": "markdown", ".mdx": "markdown", ".rmd": "markdown", ".qmd": "markdown",
     ".txt": "text", ".text": "text", ".rst": "rst",
     ".adoc": "asciidoc", ".asciidoc": "asciidoc", ".asc": "asciidoc", ".tex": "tex", ".latex": "tex",
     ".eml": "mail", ".mbox": "mail", ".ipynb": "notebook", ".epub": "epub", ".rtf": "rtf",
     ".html": "html", ".htm": "html", ".xhtml": "html",
     ".pdf": "pdf",
     ".docx": "docx", ".pptx": "pptx", ".xlsx": "xlsx",
-    ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
+    ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
 }  # fmt: skip
 """Ending of a file's name, in lower case -> how it is read."""
 
@@ -55,8 +55,9 @@ _PAGES = ("bs4", "lxml", "markdownify")
 READERS: Mapping[str, Reader] = {
     "markdown": Reader("corag.files.plain:read_md", 6),
     "text": Reader("corag.files.plain:read_text", 2),
-    "csv": Reader("corag.files.plain:read_csv", 4),
-    "jsonl": Reader("corag.files.plain:read_jsonl", 2),
+    "csv": Reader("corag.files.plain:read_csv", 5),
+    "jsonl": Reader("corag.files.plain:read_jsonl", 3),
+    "json": Reader("corag.files.plain:read_json", 1),
     "html": Reader("corag.files.web:read_html", 5, _PAGES),
     "docx": Reader("corag.files.web:read_docx", 3, ("mammoth", *_PAGES)),
     "pdf": Reader("corag.files.pdf:read_pdf", 2, ("pypdfium2",)),
@@ -85,6 +86,8 @@ _MARKS = {b"\xff\xfe\x00\x00": "utf-32", b"\x00\x00\xfe\xff": "utf-32", b"\xff\x
 # A folder that every index has.
 _INDEX = "corag_chunks.lance"
 _GUESS_BYTES = 2**16
+_INFO_INDEX = b"\0\b[index\0\b]"
+"""Where the index of a manual for Info begins."""
 # Characters that no text has many of: controls, and U+FFFD for bytes that mean nothing.
 _NO_TEXT = dict.fromkeys([*range(9), *range(14, 27), *range(28, 32), *range(127, 160), 0xFFFD])
 _NO_TEXT_SHARE = 0.02
@@ -205,7 +208,7 @@ def _checked_kind(path: Path) -> str:
     if kind not in READERS:
         raise UnreadableFileError(_NO_READER.format(kind.upper()))
     if _ending(path.name) not in TYPES and kind == "text":
-        if b"\0" in data and not data.startswith(tuple(_MARKS)):
+        if b"\0" in data.replace(_INFO_INDEX, b"") and not data.startswith(tuple(_MARKS)):
             raise UnreadableFileError(_NOT_TEXT)
         decode(data)
     return kind

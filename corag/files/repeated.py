@@ -20,7 +20,7 @@ _EDGE, _EDGE_CHARACTERS = 12, 2**14
 """Paragraphs at the beginning and at the end that are looked at, and characters of a section."""
 _LEAST_LETTERS = 20
 """Letters and digits of a paragraph that is left out: a shorter one costs little, and may be what most files are."""
-_TABLES = ("csv", "jsonl", "xlsx")
+_TABLES = ("csv", "json", "jsonl", "xlsx")
 
 
 def compared_files(kinds: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

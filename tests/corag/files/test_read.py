@@ -191,9 +191,11 @@ def test_documents_in_one_order_and_why_others_are_skipped(tmp_path):
     ])  # fmt: skip
     write_files(tmp_path, ["picture.PNG", "a/program"], b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
     write_files(tmp_path, ["empty"], b"")
+    write_files(tmp_path, ["time.info"], b"It measures time. " * 20 + b"\0\b[index\0\b]")
     found = find_files(tmp_path)
     assert tuple(found.kinds) == (
         "B.markdown", "a/LICENSE", "a/b/c.docx", "a/z.PDF", "a-b/x.html", "a.txt", "b.md", "c.md/inside.md", "code.py",
+        "time.info",
     )  # fmt: skip
     binary = "not text, and of no type that is read"
     assert found.skipped == {"a/program": binary, "empty": "empty", "picture.PNG": binary}
