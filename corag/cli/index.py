@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common.configuration import spelling
@@ -68,8 +67,6 @@ def run(config: IndexConfig) -> None:
     """
     import corag
     from corag.index import update_index
-    from corag.index.build import estimated_seconds
-    from corag.index.store import MANIFEST
     from corag.registry import EMBEDDERS, SUMMARIZERS
     from corag.selectors.raptor.build import is_current, update_tree
     from corag.untrusted import check_untrusted
@@ -82,11 +79,6 @@ def run(config: IndexConfig) -> None:
     summarizer = SUMMARIZERS.make(config.tree_summarizer, defaults={"tokenizer": tokens}) if config.tree else None
     chunking = corag.ChunkConfig(config.max_tokens, config.overlap_tokens)
     include, exclude = _globs(config.include), _globs(config.exclude)
-    if not config.quiet and "://" not in config.data and not Path(config.out, f"{MANIFEST}.lance").exists():
-        seconds = estimated_seconds(config.data, embedder, chunking, include=include, exclude=exclude)
-        if seconds > _ANNOUNCED_SECONDS:
-            duration = f"about {seconds / 60:.0f} minutes" if seconds > 90 else f"about {seconds:.0f} seconds"
-            say(f"the first index takes {duration}, further ones only what changes take", stderr())
     with progress("index", quiet=config.quiet) as report:
         update = update_index(
             config.data,
@@ -99,6 +91,7 @@ def run(config: IndexConfig) -> None:
             overwrite=config.overwrite,
             reread=config.overwrite,
             report=report,
+            announce=None if config.quiet else _announce,
         )
     show_update(update)
     if summarizer is not None:
@@ -116,6 +109,12 @@ def run(config: IndexConfig) -> None:
     except ModelError:
         ask += f' --embedder "{spelling(config.embedder)}"'
     say(f"{len(update.index)} chunks in {config.out}; ask it with: {ask}")
+
+
+def _announce(seconds: float) -> None:
+    if seconds > _ANNOUNCED_SECONDS:
+        duration = f"about {seconds / 60:.0f} minutes" if seconds > 90 else f"about {seconds:.0f} seconds"
+        say(f"the first index takes {duration}, further ones only what changes take", stderr())
 
 
 def _globs(text: str) -> list[str]:

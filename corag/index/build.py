@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import count
@@ -20,6 +20,7 @@ from corag.files.process import read_file
 from corag.files.read import FoundFiles, UnreadableFileError, find_files, missing_needs, read_bytes, reading_key
 from corag.files.repeated import compared_files, repeated_paragraphs, without_repeated
 from corag.index.search import ChunkIndex
+from corag.index.store import MANIFEST
 from corag.index.write import ChunkSource, write_index
 from corag.memory import LRU
 from corag.registry import tokens as make_tokens
@@ -71,6 +72,7 @@ def update_index(
     reread: bool = False,
     batch_size: int = 256,
     report: Report = lambda done, total: None,
+    announce: Callable[[float], None] | None = None,
 ) -> IndexUpdate:
     """Index a data folder or a folder of documents, update its index, or resume an interrupted call.
 
@@ -90,6 +92,7 @@ def update_index(
         reread: Read files again that have not changed.
         batch_size: Chunks embedded and stored at a time.
         report: Called with (documents read, documents in all).
+        announce: Called with about how many seconds a first index takes, before it is made.
 
     Raises:
         DataError: There is nothing to index.
@@ -108,12 +111,15 @@ def update_index(
     tokens = tokens or make_tokens()
     settings = {**asdict(chunking), "tokenizer": tokens.name, "source": str(path.resolve())}
     if is_data:
-        files = None
+        files, paths = None, [find_file(path, "corpus")]
         source = _corpus_source(path, tokens, chunking, settings, report)
     else:
         files = find_files(path, include=include, exclude=exclude)
+        paths = [files.root / name for name in files.kinds]
         advice = ", and check include and exclude" if include or exclude else ""
         source = _folder_source(path, files, tokens, chunking, settings, report, advice)
+    if announce is not None and not Path(uri, f"{MANIFEST}.lance").exists():
+        announce(_estimated_seconds(paths, embedder, chunking))
     written = write_index(uri, source, embedder, batch_size=batch_size, overwrite=overwrite, reread=reread)
     index = ChunkIndex.open(uri, embedder)
     if files is None:
@@ -131,23 +137,11 @@ def update_index(
     return IndexUpdate(index, written.num_embedded, written.num_copied, counts, skipped)
 
 
-def estimated_seconds(
-    folder: str | Path,
-    embedder: Embedder,
-    chunking: ChunkConfig,
-    *,
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-) -> float:
+def _estimated_seconds(files: Sequence[Path], embedder: Embedder, chunking: ChunkConfig) -> float:
     """Return about how long a first index takes, by the sizes of the files and the time for a few full chunks.
 
-    It is 0 for a folder so small that measuring would take longer than it says.
+    It is 0 for files so small that measuring would take longer than it says.
     """
-    path = find_data(folder)
-    files = [path / name for name in ("corpus.jsonl", "corpus.jsonl.gz") if (path / name).is_file()]
-    if not files:
-        found = find_files(path, include=include, exclude=exclude)
-        files = [found.root / name for name in found.kinds]
     num_bytes = sum(file.stat().st_size * _TEXT_SHARES.get(file.suffix.lower(), 1) for file in files)
     num_chunks = num_bytes / (_BYTES_PER_TOKEN * chunking.max_tokens)
     if num_chunks < _FEW_CHUNKS:
