@@ -185,16 +185,18 @@ class Corag(RerankingSelector):
         values = self._scorer(problem)([order[: length + 1] for length in range(len(order))])
         full = float(values[-1])
         # Of a value below 0, such as a logit, no share is less than all. Rounding must not ask for one chunk more.
-        length = int(np.argmax(values >= min(self.keep * full, full) - ROUNDING)) + 1
-        value = float(values[length - 1])
+        enough = np.flatnonzero(values >= min(self.keep * full, full) - ROUNDING).tolist()
+        assembled = (self._assembled(problem, Choice(order[: last + 1], float(values[last]))) for last in enough)
+        # The mark for a chunk that is left out may cost more than the chunk.
+        trimmed = next(one for one in assembled if one.cost <= chosen.cost)
+        length, value = len(trimmed.choice.order), trimmed.choice.value
         notes = {"keep": self.keep, "share_kept": value / full if full > 0 else 1.0, "full_tokens": chosen.cost}
         trace = {**choice.trace, "chunk_values": choice.trace["chunk_values"][:length], **notes}
-        trimmed = self._assembled(problem, Choice(order[:length], value, trace))
         trace["because"] = (
             f"expected to hold {notes['share_kept']:.0%} of what {chosen.cost} tokens hold, in {trimmed.cost} of "
             f"{problem.budget_tokens:,} tokens"
         )
-        return trimmed
+        return trimmed._replace(choice=replace(trimmed.choice, trace=trace))
 
     def _choice(
         self, problem: SelectionProblem, scorer: CachedScorer, spread: float, config: SearchConfig, result: SearchResult

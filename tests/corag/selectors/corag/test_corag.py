@@ -15,6 +15,7 @@ from corag.registry import RERANKERS
 from corag.selectors.corag.search import SINGLE, Corag
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import Upper
+from corag.text.tokens import CallableCounter
 from corag.types import Candidate, Chunk
 from search import POLICIES, PRESETS, SearchConfig
 from tests.fakes import CHARACTERS, QUESTIONS, HashReranker, SetReranker, TableReranker, essence, offer, pools
@@ -98,6 +99,12 @@ def test_a_promise_is_the_shortest_beginning_that_holds_it():
     # Of logits below 0 no beginning of the best order holds a share.
     negative = TableReranker({("c0", "c1", "c2", "c3"): -1.0}, default=-2.0)
     assert len(Corag(reranker=negative, keep=0.9, tokenizer=CHARACTERS).select("who?", offered, 100)) == 4
+    # The mark for the second sentence would cost more than the sentence.
+    first, second, third = "d#0-8", "d#9-12", "d#13-23"
+    values = {(first,): 0.5, (first, third): 0.9, (first, third, second): 1.0}
+    dear = CallableCounter(lambda text: len(text) + 9 * text.count("…"))
+    marked = Corag(reranker=TableReranker(values), unit="sentence", keep=0.9, tokenizer=dear)
+    assert marked.select("who?", [Chunk("d", "It is I. So. Who is it?")], 25).ids == (first, second, third)
 
 
 def chosen(reranker, cost_weight, budget=40, **given):
