@@ -94,7 +94,8 @@ class Outcome:
             figures = {**answer_figures(self.answer, references), "sub_em": substring_match(self.answer, references)}
         if self.support.answers:
             figures["answer_in_context"] = float(contains_answer(self.selection.text, self.support.answers))
-        if references:
+        # What is said where no passage answers, such as "I do not know", is not to be found in one.
+        if references and self.query.extra.get("answerable", True):
             figures["answer_recall"] = answer_recall(self.selection.text, references)
         return figures
 

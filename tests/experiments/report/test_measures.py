@@ -54,6 +54,8 @@ def test_measures_of_answers_and_evidence():
     assert (found["cost_tokens"], found["chunks"], found["over_budget"], found["diff_k"]) == (4, 1, 0, 1)
     neither = measured(outcome(RANKING[:1], of=query((), ()), answer="One two"))
     assert not {"f1", "evidence_recall", "diff_k", "answer_in_context"} & neither.keys()
+    unanswerable = measured(outcome(RANKING[:1], of=query(("no one",), (), answerable=False), answer="No one"))
+    assert unanswerable["em"] == 1 and not {"answer_recall", "context_recall"} & unanswerable.keys()
 
 
 def test_the_budget_is_counted_anew():
