@@ -116,6 +116,8 @@ def choose(
     Of the configurations that hold `keep` of what filling does, beyond chance, the one with the fewest tokens is named
     for every question; the default where that, on questions that it was not chosen by, does not, or spends no less.
     """
+    # Where no passage answers, nothing is to be held.
+    labels = labels.of(np.isfinite(context_recall(labels.measures)).all(axis=1))
     held, tokens, rows = context_recall(labels.measures), labels.measures["cost_tokens"], np.arange(len(labels))
     groups = np.array(labels.group if len(set(labels.group)) > 1 else labels.ids)
     parts = np.array([fold[name] for name in labels.ids])

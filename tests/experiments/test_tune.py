@@ -41,6 +41,9 @@ def test_of_what_keeps_a_promise_the_cheapest_is_used(tmp_path):
     assert used.config.fallback == "full" and not used.has_network
     assert "`full` keeps 100% of what filling the budget does, with 50% of its tokens." in page.markdown()
     assert choose(labels, replace(config, keep=0.96), fold)[0].config.fallback == "top-k"
+    # What no passage answers says nothing.
+    labels = labels_of(tmp_path, [*held, [None] * 5], (8, 32, 4, 64, 48))
+    assert choose(labels, config, {**fold, labels.ids[-1]: 0})[0].config.fallback == "full"
     # Where the default spends as little, nothing is changed.
     used, page = choose(labels_of(tmp_path, held, (8, 32, 4, 64, 32)), config, fold)
     assert used.config.fallback == "corag" and "The default keeps" in page.markdown()
