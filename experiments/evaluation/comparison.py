@@ -41,8 +41,6 @@ logger = logging.getLogger(__name__)
 JOURNAL, MODELS = "journal.jsonl", "models"
 """Ending of the journal, and its key of the models that ran."""
 TITLE = "Methods compared"
-COUNTS = {"queries_with_sentences": "sentence_recall", "queries_with_answer": "answer_in_context"}
-"""Questions that are counted, by a measure that only they have."""
 
 
 def show(config: EvaluateConfig) -> None:
@@ -239,10 +237,6 @@ class SetRun:
             "exact": exact,
             "queries": len(self._queries),
             "queries_without_gold": sum(not query.gold for query in self._queries),
-            **{
-                count: sum(any(name in row for row in unit.values()) for unit in units)
-                for count, name in COUNTS.items()
-            },
             "pool": pool_name(config, self._queries, config.index),
             "main_measure": self._main_measure,
             "measures": self._measures.names,

@@ -127,6 +127,8 @@ class EvaluateConfig(SelectionSettings, Tracking):
         check_count("seed", self.seed, "typical: 0", least=0)
         if self.latency_questions is not None:
             check_count("latency_questions", self.latency_questions, "typical: 20", least=0)
+        if self.index is not None and len({one.data for one in self.sets}) > 1:
+            raise InputError(f"index {self.index!r} is of one corpus; compare sets of other data folders without it")
         if self.run is not None and self.sets:
             raise InputError(f"run {self.run!r} belongs to one data folder; give each of the sets its own run")
 

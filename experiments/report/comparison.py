@@ -33,10 +33,12 @@ LEAD = (
     "paired bootstrap over groups of questions that share documents."
 )
 COUNTS = {
-    "queries_with_sentences": "measures of sentences: of the {} of {} questions with marked sentences",
-    "queries_with_answer": "answer in context: of the {} of {} questions whose evidence holds the answer's words",
+    "evidence_recall": "measures of evidence: of the {} of {} questions with gold passages",
+    "answer_recall": "answer recall: of the {} of {} questions with an answer to be found",
+    "sentence_recall": "measures of sentences: of the {} of {} questions with marked sentences",
+    "answer_in_context": "answer in context: of the {} of {} questions whose evidence holds the answer's words",
 }
-"""How many questions the measures below the passage are of, if not of all."""
+"""How many questions a measure is of, if not of all."""
 ENDINGS = (".html", ".md", ".svg")
 """Of what `corag report` writes."""
 
@@ -210,8 +212,9 @@ def remarks(results: Sequence[Result]) -> list[str]:
         names |= {name: name for name in record.get("measures", ())}
         figures = ", ".join(f"{title} {retriever[name]:.3f}" for name, title in names.items())
         lines.append(f"The retriever's {retriever['candidates']:.4g} candidates: {figures}")
+    rows = [row for of_method in results[0].rows.values() for row in of_method]
     for name, text in COUNTS.items():
-        if 0 < (number := record.get(name, 0)) < total:
+        if 0 < (number := len({row["query"] for row in rows if row.get(name) is not None})) < total:
             lines.append(text.format(number, total))
     for result in results:
         at = f" at {result.budget} tokens" * (len(results) > 1)

@@ -77,7 +77,7 @@ class Result:
     @property
     def name(self) -> str:
         """Data folder and split, in a few words."""
-        return f"{Path(str(self.record['data'])).name}, {self.record['split']}"
+        return f"{Path(str(self.record['data'])).resolve().name}, {self.record['split']}"
 
     @property
     def asked(self) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_in
     assert json.loads(out.read_text()) == result
     assert set(result) == TOP_KEYS | {
         "queries_without_gold", "left_out", "work", "measures", "retriever", "parts", "tokenizer", "exact",
-        "budget_for", "models", "main_measure", "queries_with_sentences", "queries_with_answer",
+        "budget_for", "models", "main_measure",
     }  # fmt: skip
     assert result["pool"] == "corpus"
     assert (result["split"], result["budget_tokens"], result["seed"]) == ("dev", 48, 0)

@@ -11,7 +11,7 @@ from corag.cli.main import main
 from corag.cli.page import Figure, Page, Quote, Section, Table
 from corag.errors import DataError
 from corag.text.visible import visible
-from experiments.report.comparison import headline, held_by, measures_table, results_page
+from experiments.report.comparison import headline, held_by, measures_table, remarks, results_page
 from experiments.report.equal import needs_table, plot, points_of
 from experiments.report.measures import MEASURES
 from experiments.report.results import Result
@@ -126,6 +126,13 @@ def test_a_method_that_failed_on_questions_ranks_last():
     [f1] = [row[1:] for row in measures_table(result).rows if row[0] == "F1"]
     assert f1 == ["**0.500**", "0.250", "1.000"]
     assert list(held_by({"a": [result]})) == [("corag", 64), ("mmr", 64)]
+
+
+def test_a_page_says_of_how_many_questions_a_measure_is():
+    result = measured({"corag": [0.5] * 3, "mmr": [0.5] * 3})
+    for rows in result.rows.values():
+        del rows[0]["evidence_recall"]
+    assert remarks([result]) == ["measures of evidence: of the 2 of 3 questions with gold passages"]
 
 
 def test_what_is_held_is_of_the_methods_and_budgets_that_all_sets_have():
