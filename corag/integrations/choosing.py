@@ -7,10 +7,12 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import PurePath
 from typing import Any
 
 from pydantic import BaseModel, Field, field_serializer
 
+from common.checks import check_budget
 from common.configuration import spelling
 from corag.budget import choose_within
 from corag.candidates import as_candidates
@@ -58,10 +60,10 @@ class Chooser(BaseModel):
 
     @field_serializer("method", "tokenizer", "settings")
     def by_name(self, value: Any) -> Any:
-        """Return a setting with parts of this project by their names, and others as they are."""
+        """Return a setting with parts of this project and paths by their names, and others as they are."""
         if isinstance(value, Mapping):
             return {key: self.by_name(inner) for key, inner in value.items()}
-        return spelling(value) if isinstance(value, Part | TokenCounter) else value
+        return spelling(value) if isinstance(value, Part | TokenCounter | PurePath) else value
 
     @cached_property
     def selector(self) -> Selector:
@@ -85,6 +87,7 @@ class Chooser(BaseModel):
         Documents are given best first. For errors see `BudgetedSelector.select`.
         """
         budget = self.budget_tokens if budget_tokens is None else budget_tokens
+        check_budget(budget)
         by_id, candidates = self._candidates(documents)
         tokens = getattr(self.selector, "tokenizer", None) or make_tokens(self.tokenizer or "minilm")
 

@@ -11,6 +11,7 @@ from haystack.core.errors import DeserializationError
 import corag
 from corag.integrations.choosing import KEY
 from corag.integrations.haystack import LOOP, CoragSelector
+from corag.text.tokens import model_folder
 from tests.corag.integrations.worlds import FACTS, QUESTION
 
 pytestmark = pytest.mark.slow
@@ -59,7 +60,7 @@ def test_documents_given_are_not_changed_and_keep_id_score_and_meta(scores):
 
 def test_a_pipeline_is_the_same_when_it_is_written_to_yaml_and_read_again(tmp_path):
     reranker = corag.reranker("bm25", b=0.2)
-    made = pipeline(CoragSelector(70, "estimate", reranker=reranker, unit="passage", score_kind="rank"))
+    made = pipeline(CoragSelector(70, model_folder() / "tokenizer.json", reranker=reranker, unit="passage", score_kind="rank"))
     path = tmp_path / "pipeline.yaml"
     with path.open("w") as file:
         made.dump(file)
