@@ -74,9 +74,11 @@ class Service:
         """
         candidates, selection = self.chosen(query, texts, **choice)
         given = [] if texts is None else candidates
-        positions = {one.chunk.id: position for position, one in reversed([*enumerate(given)])}
-        rows = zip(selection.chunks, chunk_rows(selection), strict=True)
-        chunks = [{"index": positions.get(source_of(chunk).id), **row} for chunk, row in rows]
+        # With the text, because chunks of a tree have ids of their own, which may be those of texts.
+        positions = {(one.chunk.id, one.chunk.text): position for position, one in reversed([*enumerate(given)])}
+        sources = map(source_of, selection.chunks)
+        rows = zip(sources, chunk_rows(selection), strict=True)
+        chunks = [{"index": positions.get((source.id, source.text)), **row} for source, row in rows]
         return {"text": selection.text, "chunks": chunks, **selection.summary()}
 
     def rerank(

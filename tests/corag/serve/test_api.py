@@ -111,7 +111,7 @@ def test_a_budget_a_unit_and_a_method_of_the_request(api):
 
 
 def test_a_tree_of_the_server_ranks_no_documents(tmp_path):
-    node = Node("d0", TEXTS[1], 0, (), ("d0",))
+    node = Node("0", "Everest is a mountain.", 0, (), ("0",))  # the id that the first document has here
     RaptorTree((node,), corag.embedder().embed([node.text]), "minilm").save(tmp_path)
     with TestClient(make_api(Service(method=f"raptor(tree={tmp_path})")), base_url=LOCAL) as client:
         refused = client.post("/v1/rerank", json={"query": QUERY, "documents": TEXTS, "budget_tokens": 90})
