@@ -192,7 +192,7 @@ def ask(
     else:
         candidates = with_missing_cosines(question, as_candidates(source), budget_tokens, selecting)
     selection = budget.select(selecting, question, candidates)
-    if not candidates:
+    if not candidates and (where is not None or callable(source)):
         reason = "the retriever found nothing" if where is None else f"no chunk passed the filter {to_json(where)}"
         selection = replace(selection, trace=replace(selection.trace, reason=reason))
     answer = None if reading is None else read(reading, question, selection.text, on_token)

@@ -13,13 +13,12 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 import anyio
-import anyio.from_thread
-import anyio.to_thread
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from anyio import from_thread, to_thread
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
-from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -27,7 +26,7 @@ import corag
 from corag.ambient import checking
 from corag.errors import CoragError
 from corag.registry import RERANKERS
-from corag.serve.service import Service
+from corag.serve.service import Service, wrong_fields
 from corag.text.visible import to_json
 from corag.untrusted import DEADLINE_S
 
@@ -110,22 +109,18 @@ def make_api(service: Service, *, key: str | None = None, deadline: float = DEAD
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=LOCAL if key is None else ["*"])],
     )
     limiter = anyio.CapacityLimiter(AT_ONCE)
-    pending: set[Request] = set()
 
     async def answered(request: Request, call: Callable[[], dict[str, Any]]) -> Response:
         """Return the answer of a call in a thread, where it stops if the client disconnects, or after the deadline."""
-        if len(pending) >= MAX_PENDING:
+        under_way = limiter.statistics()
+        if under_way.borrowed_tokens + under_way.tasks_waiting >= MAX_PENDING:
             raise HTTPException(503, "the server is busy; try again", {"Retry-After": "1"})
-        pending.add(request)
-        try:
-            with anyio.move_on_after(deadline) as scope:
-                async with anyio.create_task_group() as group:
-                    group.start_soon(_cancel_on_disconnect, request, scope)
-                    response = await anyio.to_thread.run_sync(_answer_of, call, limiter=limiter)
-                    group.cancel_scope.cancel()
-                    return response
-        finally:
-            pending.remove(request)
+        async with anyio.create_task_group() as group:
+            group.cancel_scope.deadline = anyio.current_time() + deadline
+            group.start_soon(_cancel_on_disconnect, request, group.cancel_scope)
+            response = await to_thread.run_sync(_answer_of, call, limiter=limiter)
+            group.cancel_scope.cancel()
+            return response
         remedy = "ask for less, or raise the server's --deadline"
         raise HTTPException(504, f"the request was not done after {deadline:g} seconds; {remedy}")
 
@@ -156,11 +151,10 @@ def make_api(service: Service, *, key: str | None = None, deadline: float = DEAD
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        found = "; ".join(f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()[:5])
-        return _json({"error": f"{found}; see /openapi.json"}, 400)
+        return _json({"error": f"{wrong_fields(error.errors()[:5])}; see /openapi.json"}, 400)
 
-    @app.exception_handler(StarletteHTTPException)
-    async def refused(request: Request, error: StarletteHTTPException) -> Response:
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
         return _json({"error": str(error.detail)}, error.status_code, error.headers)
 
     return app
@@ -173,7 +167,7 @@ def _json(content: dict[str, Any], status: int = 200, headers: Any = None) -> Re
 def _answer_of(call: Callable[[], dict[str, Any]]) -> Response:
     """Return what a call returns, or the error that it raises, from a thread that can be cancelled."""
     try:
-        with checking(anyio.from_thread.check_cancelled):
+        with checking(from_thread.check_cancelled):
             return _json(call())
     except CoragError as error:
         return _json({"error": str(error)}, 400)

@@ -6,27 +6,25 @@ only: no server, model, file or key; see `corag.untrusted.check_untrusted`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from common.checks import MOST_CANDIDATES, check_budget, check_count, check_query
+from common.checks import check_budget, check_query
 from common.configuration import parse, spelling
 from corag.candidates import Text, as_candidates
 from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex
-from corag.models.embedders import vectors_by
 from corag.registry import RERANKERS, SELECTORS
 from corag.registry import tokens as make_tokens
-from corag.reply import chunk_rows, embedder_of
-from corag.selecting import with_missing_cosines
+from corag.reply import Reply, ask, chunk_rows, embedder_of
 from corag.selectors.problem import SelectionProblem
 from corag.text.documents import content
 from corag.text.tokens import token_counts
 from corag.text.units import source_of
-from corag.types import Candidate, Chunk, Reranker, Selection, Selector
+from corag.types import Candidate, Chunk, Reranker
 from corag.untrusted import check_untrusted
 
 VALUE = "fused"
@@ -53,13 +51,13 @@ class Service:
 
     def __post_init__(self) -> None:
         check_budget(self.budget, "budget")
-        check_count("num_candidates", self.num_candidates, "typical: 10-50", most=MOST_CANDIDATES)
         self.tokens = make_tokens(self.tokenizer)
-        token_counts(self.tokens, ["."])  # refuses a wrong name now, not with the first request
-        self._selector = lru_cache(maxsize=16)(self._new_selector)
-        self._selector(self.method, None, None)  # refuses a wrong method, and loads its models
         self._reranker = lru_cache(maxsize=4)(self._new_reranker)
-        self._embedder = None if self.index is None else embedder_of(self.index)
+        # What is wrong is refused now, not with the first request; and models are loaded.
+        token_counts(self.tokens, ["."])
+        self.chosen("question", [])
+        if self.index is not None:
+            embedder_of(self.index)
 
     def select(self, query: str, texts: Sequence[Text] | None = None, **choice: Any) -> dict[str, Any]:
         """Select texts for a prompt; the arguments are the fields of `/v1/select`.
@@ -72,10 +70,10 @@ class Service:
             InputError: A value breaks a rule; nothing is selected.
             ModelError: The method names something that a request may not choose.
         """
-        candidates, selection = self.chosen(query, texts, **choice)
-        given = [] if texts is None else candidates
+        given = None if texts is None else as_candidates(texts)
+        selection = self.chosen(query, given, **choice).selection
         # With the text, because chunks of a tree have ids of their own, which may be those of texts.
-        positions = {(one.chunk.id, one.chunk.text): position for position, one in reversed([*enumerate(given)])}
+        positions = {(one.chunk.id, one.chunk.text): position for position, one in reversed([*enumerate(given or ())])}
         sources = map(source_of, selection.chunks)
         rows = zip(sources, chunk_rows(selection), strict=True)
         chunks = [{"index": positions.get((source.id, source.text)), **row} for source, row in rows]
@@ -137,13 +135,9 @@ class Service:
                     f"method {selection['method']!r} of the server selects from a corpus of its own, not from the "
                     "documents; name another method, or ask /v1/select"
                 )
-            known = (row["value"], row["similarity"], 1 / rank)
-            score = next(one for one in known if one is not None)
+            score = next(one for one in (row["value"], row["similarity"], 1 / rank) if one is not None)
             parts.setdefault(texts[row["index"]].chunk.id, []).append((score, row["text"]))
-        results = [
-            _result(index, max(score for score, _ in of_one), "\n".join(text for _, text in of_one))
-            for index, of_one in parts.items()
-        ]
+        results = [_result(index, max(part)[0], "\n".join(text for _, text in part)) for index, part in parts.items()]
         del selection["text"]
         usage = {"total_tokens": selection["cost_tokens"]}
         return {"results": results, "model": selection["method"], "usage": usage, "selection": selection}
@@ -152,35 +146,25 @@ class Service:
         self,
         query: str,
         texts: Sequence[Text] | None = None,
-        budget_tokens: int | None = None,
         method: str | None = None,
-        unit: str | None = None,
         default_unit: str | None = None,
-    ) -> tuple[Sequence[Candidate], Selection]:
-        """Return what there is to choose from, and what is chosen of it; see `select`."""
-        candidates: Sequence[Candidate]
-        if texts is not None:
-            candidates = as_candidates(texts)
-        elif self.index is None or self._embedder is None:
+        **choice: Any,
+    ) -> Reply:
+        """Return what is chosen, and what is left out; see `select`."""
+        source = self.index if texts is None else texts
+        if source is None:
             raise InputError("there are no texts, and the server has no index; send texts, or start it with --index")
-        else:
-            vector = vectors_by(self._embedder, [query], query=True)[0]
-            candidates = self.index.retrieve(query, vector, self.num_candidates, "hybrid")
-        budget = self.checked_budget(budget_tokens)
-        named = self.method if method is None else str(check_untrusted(SELECTORS, method, "the request"))
-        selector = self._selector(named, unit, default_unit)
-        offered = with_missing_cosines(query, candidates, budget, selector)
-        return candidates, selector.select(query, offered, budget)
+        part = self.method if method is None else check_untrusted(SELECTORS, method, "the request")
+        if default_unit is not None and "unit" not in choice:
+            part = SELECTORS.check(part, defaults={"unit": default_unit})
+        settings = {"budget_tokens": self.budget, "num_candidates": self.num_candidates, **choice}
+        return ask(query, source, method=part, tokenizer=self.tokens, **settings)
 
     def checked_budget(self, budget_tokens: int | None) -> int:
         """Return a request's budget, or the server's if it has none."""
         budget = self.budget if budget_tokens is None else budget_tokens
         check_budget(budget)
         return budget
-
-    def _new_selector(self, method: str, unit: str | None, default_unit: str | None) -> Selector:
-        defaults = {"tokenizer": self.tokens, **({} if default_unit is None else {"unit": default_unit})}
-        return SELECTORS.make(method, defaults=defaults, **({} if unit is None else {"unit": unit}))
 
     def _new_reranker(self, model: str | None) -> Reranker:
         """Return the reranker that a request names; for a name that is foreign here, that of the server's method."""
@@ -199,3 +183,8 @@ def _text_of(document: object) -> str:
 
 def _result(index: str, score: float, text: str) -> dict[str, Any]:
     return {"index": int(index), "relevance_score": float(score), "document": {"text": text}}
+
+
+def wrong_fields(errors: Iterable[Mapping[str, Any]]) -> str:
+    """Return which fields of a request pydantic refuses, and why, for an error."""
+    return "; ".join(f"{'.'.join(map(str, one['loc'][:3]))}: {one['msg']}" for one in errors)

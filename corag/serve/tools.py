@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import textwrap
 from bisect import bisect
-from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -21,12 +20,13 @@ import corag
 from corag.budget import choose_within
 from corag.errors import CoragError, InputError
 from corag.memory import LRU
-from corag.serve.service import Service
+from corag.reply import Reply
+from corag.serve.service import Service, wrong_fields
 from corag.text.documents import SEPARATOR, body, citation
 from corag.text.tokens import token_counts
 from corag.text.units import chosen_parts, source_of
 from corag.text.visible import one_line
-from corag.types import Candidate, Chunk, Selection
+from corag.types import Chunk
 
 LEFT_OUT = "Left out (fetch by id):"
 STUB_SHARE = 8
@@ -63,22 +63,23 @@ class Replies:
             # Texts of the caller have no source but the caller.
             return f"[{self._id_of(chunk)}] {f'{citation(chunk)}{joint}' if texts is None else ''}{text}"
 
-        def chosen(left: int) -> tuple[Sequence[Candidate], Selection, str]:
-            candidates, selection = self._service.chosen(question, texts, left)
-            parts = chosen_parts(selection.chunks) if selection.spans else []
-            reply = SEPARATOR.join(shown(part.chunk, part.text, "\n") for part in parts)
-            return candidates, selection, reply or selection.text
+        def chosen(left: int) -> tuple[Reply, str]:
+            reply = self._service.chosen(question, texts, budget_tokens=left)
+            parts = chosen_parts(reply.selection.chunks) if reply.selection.spans else []
+            text = SEPARATOR.join(shown(part.chunk, part.text, "\n") for part in parts)
+            return reply, text or reply.selection.text
 
         for share in (budget - budget // STUB_SHARE, budget):
-            found = choose_within(share, chosen, lambda one: self._count(one[2]))
-            if found is not None and found[2]:
+            found = choose_within(share, chosen, lambda one: self._count(one[1]))
+            if found is not None and found[1]:
                 break
         if found is None:
             raise InputError(f"budget_tokens is {budget}, too few for a text and its id; give more")
-        candidates, selection, reply = found
-        reply = reply or f"Nothing chosen: {selection.trace.reason}"
-        chosen_ids = {self._id_of(source_of(chunk)) for chunk in selection.chunks}
-        others = {self._id_of(one.chunk): one.chunk for one in candidates if one.chunk.text.strip()}
+        reply, text = found
+        text = text or f"Nothing chosen: {reply.selection.trace.reason}"
+        chosen_ids = {self._id_of(source_of(chunk)) for chunk in reply.selection.chunks}
+        left_out = (one.candidate.chunk for one in reply.left_out)
+        others = {self._id_of(chunk): chunk for chunk in left_out if chunk.text.strip()}
         stubs = [
             shown(chunk, textwrap.shorten(body(chunk), STUB_CHARACTERS, placeholder=" ..."), " | ")
             for name, chunk in others.items()
@@ -88,11 +89,11 @@ class Replies:
 
         def with_stubs(number: int) -> str:
             more = [f"and {len(stubs) - number} more"] if number < len(stubs) else []
-            return "\n".join([f"{reply}{SEPARATOR}{LEFT_OUT}", *stubs[:number], *more]) if number else reply
+            return "\n".join([f"{text}{SEPARATOR}{LEFT_OUT}", *stubs[:number], *more]) if number else text
 
         numbers = range(len(stubs) + 1)
         if not (too_many := bisect(numbers, False, key=lambda number: self._count(with_stubs(number)) > budget)):
-            raise InputError(f"budget_tokens is {budget}, too few for a reply; give more. {reply}")
+            raise InputError(f"budget_tokens is {budget}, too few for a reply; give more. {text}")
         return with_stubs(too_many - 1)
 
     def fetch(self, id: str, budget_tokens: int | None = None) -> str:  # noqa: A002 - the name that assistants see
@@ -143,12 +144,11 @@ class _Server(MCPServer[Any]):
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             cause = error.__cause__
+            if isinstance(cause, ValidationError):
+                raise ToolError(wrong_fields(cause.errors())) from error
             if isinstance(cause, CoragError):
-                raise ToolError(f"Error executing tool {name}: {cause}") from error
-            if not isinstance(cause, ValidationError):
-                raise
-            wrong = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in cause.errors())
-            raise ToolError(f"the arguments of {name} do not fit; {'; '.join(wrong)}") from error
+                raise ToolError(str(cause)) from error
+            raise
 
 
 def make_tools(service: Service) -> MCPServer[Any]:

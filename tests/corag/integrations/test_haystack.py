@@ -60,7 +60,8 @@ def test_documents_given_are_not_changed_and_keep_id_score_and_meta(scores):
 
 def test_a_pipeline_is_the_same_when_it_is_written_to_yaml_and_read_again(tmp_path):
     reranker = corag.reranker("bm25", b=0.2)
-    made = pipeline(CoragSelector(70, model_folder() / "tokenizer.json", reranker=reranker, unit="passage", score_kind="rank"))
+    tokenizer = model_folder() / "tokenizer.json"
+    made = pipeline(CoragSelector(70, tokenizer, reranker=reranker, unit="passage", score_kind="rank"))
     path = tmp_path / "pipeline.yaml"
     with path.open("w") as file:
         made.dump(file)

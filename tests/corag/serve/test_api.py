@@ -15,6 +15,7 @@ import corag
 from corag.ambient import check_cancelled
 from corag.index import ChunkIndex
 from corag.registry import SELECTORS
+from corag.selectors.raptor.build import update_tree
 from corag.selectors.raptor.tree import Node, RaptorTree
 from corag.serve.api import AT_ONCE, MAX_BODY, MAX_PENDING, MAX_TEXTS, make_api
 from corag.serve.service import Service
@@ -138,9 +139,14 @@ def test_a_selection_is_that_of_python(api):
 def test_without_texts_the_index_is_searched(tmp_path):
     chunks = [corag.Chunk(f"d{position}", text) for position, text in enumerate(TEXTS)]
     index = ChunkIndex.build(tmp_path / "index", chunks, corag.embedder())
+    asked = {"query": "Where does Everest lie?"}
     with TestClient(make_api(Service(index=index, method="top-k(k=1)")), base_url=LOCAL) as client:
-        reply = client.post("/v1/select", json={"query": "Where does Everest lie?"}).json()
-    assert [chunk["id"] for chunk in reply["chunks"]] == ["d2"] and reply["chunks"][0]["index"] is None
+        reply = client.post("/v1/select", json=asked).json()
+        assert [chunk["id"] for chunk in reply["chunks"]] == ["d2"] and reply["chunks"][0]["index"] is None
+        # As `corag ask`, it takes the tree beside the index, not one over the candidates, whose texts have no spans.
+        update_tree(index, corag.embedder(), corag.summarizer("extractive"))
+        reply = client.post("/v1/select", json={**asked, "method": "raptor"}).json()
+    assert reply["chunks"] and all(chunk["span"] for chunk in reply["chunks"])
 
 
 def test_the_description_names_what_is_accepted(api):
@@ -180,6 +186,8 @@ def test_what_the_page_shows(service):
         ("/v1/select", {"query": QUERY, "texts": TEXTS, "unit": "word"}, "unit"),
         ("/v1/select", {"query": QUERY, "texts": ["\ud800"]}, "surrogate"),
         ("/v1/select", {"query": QUERY, "texts": [{"text": "a", "metadata": {"a": float("nan")}}]}, "finite"),
+        ("/v1/select", {"query": QUERY, "texts": [5]}, "body.texts.0: Input should be a valid string;"),
+        ("/v1/select", None, "body: "),
         ("/v1/select", {"query": QUERY}, "--index"),
         ("/v1/select", {"query": QUERY, "texts": TEXTS, "budget": 3}, "budget"),
         # What a file may not name (test_trust.py), a request may not, either.

@@ -44,8 +44,8 @@ def test_a_reply_is_the_chosen_text_and_a_line_for_each_that_was_left_out():
     chosen, listed = reply.split(f"\n\n{LEFT_OUT}\n")
     assert re.fullmatch(rf"\[[0-9a-f]{{8}}\] {re.escape(TEXTS[1])}", chosen)
     stubs = dict(re.findall(r"^\[(\w+)\] (.*)$", listed, re.MULTILINE))
-    assert list(stubs.values()) == [TEXTS[0], TEXTS[2]]
-    assert [tools.fetch(name) for name in stubs] == [TEXTS[0], TEXTS[2]]
+    assert list(stubs.values()) == [TEXTS[2], TEXTS[0]]  # best first
+    assert [tools.fetch(name) for name in stubs] == [TEXTS[2], TEXTS[0]]
     assert tools.fetch(chosen[:10]) == TEXTS[1]
 
 
