@@ -1,14 +1,17 @@
-"""From a question to a reply, of an index or of a retriever of the user's own."""
+"""From a question to a reply, of an index or of a retriever of the user's own; and conversations."""
 
 import asyncio
+import io
 import json
 import threading
 
 import pytest
 
 import corag
+from corag.cli.main import main
 from corag.errors import InputError
 from corag.index import ChunkIndex
+from corag.readers.chat import OllamaReader
 from corag.reply import embedder_of
 from corag.types import Candidate, Chunk
 from tests.chat_server import ChatServer
@@ -129,3 +132,41 @@ def test_citations_are_those_of_sources_that_are_there():
     assert [source.marker for source in reply.sources] == ["[1-2]", "[3]"]  # two parts in the first text
     said = reply.to_dict()
     assert (said["citations"], said["unknown_citations"]) == ({"[1-2]": reply.selection.ids[0]}, ["[7]"])
+
+
+TURNS = [("How deep is Lake Sable?", "310 metres")]
+FOLLOW_UP = "Which river ends there?"
+
+
+def contents(chat):
+    return [message["content"] for message in chat["messages"]]
+
+
+@pytest.mark.parametrize(
+    ("sent", "alone"),
+    [
+        (Sent("<think>it</think> Which river ends in\nLake Sable?"), "Which river ends in Lake Sable?"),
+        (Sent(""), FOLLOW_UP),
+        (Sent("Which river", done_reason="length"), FOLLOW_UP),
+    ],
+)
+def test_a_language_model_makes_a_question_stand_alone(sent, alone):
+    with ChatServer(sent) as server:
+        reader = OllamaReader(host=server.host)
+        assert reader.standing_alone(FOLLOW_UP, []) == FOLLOW_UP and not server.chats
+        assert reader.standing_alone(FOLLOW_UP, TURNS) == alone
+    [asked] = server.chats
+    assert "Question: How deep is Lake Sable?\nAnswer: 310 metres" in contents(asked)[1]
+    assert f"Last question: {FOLLOW_UP}" in contents(asked)[1]
+
+
+def test_questions_from_a_pipe(small_index, monkeypatch, capsys):
+    typed = "How deep is Lake Sable?\n\n  Where is it?  \n/sources\n/exit\nnever asked\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    with ChatServer(Sent("310 metres [1]"), Sent("Where is Lake Sable?"), Sent("In Varn [9]")) as server:
+        reader = f"ollama(host={server.host})"
+        assert main(["chat", "--index", str(small_index), "--method", "top-k(k=2)", "--reader", reader]) == 0
+        assert len(server.chats) == 3
+    said = capsys.readouterr()
+    assert "310 metres [1]" in said.out and "asked as: Where is Lake Sable?" in said.out
+    assert "Cited but not in the context: [9]" in said.out and "error" not in said.err

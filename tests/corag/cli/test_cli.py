@@ -1,4 +1,4 @@
-"""The command line: flags, help, output and exit status. Bad input: `tests/campaign/test_bad_inputs.py`."""
+"""The command line: flags, help, lists, output and exit status. Bad input: `tests/campaign/test_bad_inputs.py`."""
 
 import dataclasses
 import json
@@ -11,6 +11,7 @@ from typing import get_type_hints
 import pytest
 
 import corag
+from corag import registry
 from corag.cli.main import COMMANDS, INTERRUPTED, MISTAKE, main
 from corag.errors import InputError
 from corag.optional import load
@@ -140,3 +141,35 @@ def test_a_settings_file_makes_no_objects(tmp_path, capsys):
     assert run("ask", "x", "--index", tmp_path / "none", "--config", tmp_path / "settings.yaml") == MISTAKE
     time.sleep(0.2)
     assert not made.exists(), capsys.readouterr().err
+
+
+def test_what_is_at_hand(tmp_path, capsys, monkeypatch):
+    # Neither caches nor servers of this machine.
+    variables = {"CORAG_CACHE": tmp_path / "cache", "CORAG_DATA": tmp_path / "data", "OLLAMA_HOST": "127.0.0.1:9"}
+    for name, value in {**variables, "OPENAI_API_KEY": "secret-123", "COLUMNS": 300}.items():
+        monkeypatch.setenv(name, str(value))
+    (tmp_path / "data" / "mine").mkdir(parents=True)
+    assert main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    assert "minilm-evidence" in printed and "whole, in " in printed and "mine" in printed
+    assert "no answer (" in printed and "not contacted" in printed and "secret-123" not in printed
+
+
+def test_all_parts_are_listed(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    assert main(["list"]) == 0
+    printed = capsys.readouterr().out
+    for table in registry.TABLES:
+        assert f"{table.kind}s" in printed
+        assert all(f"  {name} " in printed for name in table.names)
+
+
+def test_a_kind_alone_and_the_settings_of_a_part(capsys):
+    assert main(["list", "readers"]) == 0
+    assert "extractive" in (printed := capsys.readouterr().out) and "top-k" not in printed
+    assert main(["list", "--part", "extractive"]) == 0
+    printed = capsys.readouterr().out
+    assert "reader extractive(" in printed and "summarizer extractive(" in printed
+    assert main(["list", "selector", "top-k"]) == 0
+    assert "selector top-k(tokenizer=..., unit=passage, max_units=200, order=value, k=5)" in capsys.readouterr().out
+    assert main(["list", "readers", "top-k"]) == main(["list", "nothing"]) == MISTAKE
