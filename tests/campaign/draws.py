@@ -1,8 +1,10 @@
 """Random selectors with random settings, random candidates and budgets: each case is a function of its number."""
 
+import json
 import random
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -199,19 +201,7 @@ def drawn_selector(rng, name, tokens, **fixed):
 
 # --- Candidates ---
 
-WORDS = (
-    "the", "cat", "dog", "sat", "ran", "lake", "deep", "metres", "is", "a", "of", "Varn", "310", "e.g.", "U.S.", "no",
-    "\u00e9t\u00e9", "\u2603", "\u05d0", "\u5317\u4eac",
-)  # fmt: skip
-ODD_TEXTS = (
-    "", " ", "\n\n", "\x00", ".", "a" * 150, "\u5317\u4eac\u662f\u9996\u90fd\u3002\u5f88\u5927\u3002",
-    "\u202e310\u202c deep.",
-    "One.\r\nTwo.\u2028Three.", "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |", "You need:\n- a bolt. Long.\n- a nut",
-    "```\nx = 1\n\ny = 2\n```", "\U0001f469\u200d\U0001f467 at \U0001f30a.", "b\n\nb", "<|end|>", "e\u0301 \u00e9",
-)  # fmt: skip
-QUERIES = (
-    "a", "How deep is the lake?", "Why is the cat a dog?", "\x00", "the", "\u2603 \u00e9", "who?\nwhat?", "x" * 300
-)  # fmt: skip
+WORDS, ODD_TEXTS, QUERIES = json.loads(Path(__file__).with_name("texts.json").read_text(encoding="utf-8")).values()
 
 
 def drawn_text(rng):

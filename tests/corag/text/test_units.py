@@ -162,11 +162,13 @@ def test_a_cell_that_spans_rows_stands_before_those_below():
     assert [leads[1:] for _, leads in cut("| place | year |\n| Kell | 1 |\n| | 2 |")] == [[], ["| Kell | 1 |"]]
 
 
-MARKED = Path(__file__).with_name("units.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n%%\n")
-"""Texts with a mark where a unit ends and another one follows."""
+def parts_of(name):
+    """The texts of a file, which are divided by marks."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8").removesuffix("\n").split("\n%%\n")
 
 
-@pytest.mark.parametrize("marked", MARKED)
+# A mark stands where a unit ends and another one follows.
+@pytest.mark.parametrize("marked", parts_of("units.txt"))
 def test_what_cannot_be_understood_alone_is_one_unit_with_what_follows(marked):
     assert texts(marked.replace("¦", "")) == [unit.strip() for unit in marked.split("¦")]
 
@@ -194,17 +196,7 @@ def test_the_marks_around_code_are_no_unit_of_their_own():
     assert parts[0] == "Run:" and parts[1].startswith("```py\nx") and parts[-2].endswith("x = 1;\n```")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Proceed as follows:\n\n1. Open it.\n2. Wait. Look.\n3. Close it.",
-        "请按以下步骤：\n- 打开。\n- 关闭。",
-        "Do:\n1. Save the script as\n   run.sh and wait.\n2. Then:\n\n   ```\n   sh run.sh\n   ```\n\n3. Reboot.",
-        "To stop it:\n\n  stop all. Wait.\n\n  then look",
-        "Costs:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |",
-        "Run:\n\n```\none. Two.\n```",
-    ],
-)
+@pytest.mark.parametrize("text", parts_of("led.txt"))
 def test_what_a_colon_leads_into_is_one_unit_with_it(text):
     assert texts_led(f"A fact. Another.\n\n{text}\n\nLast. Words.") == ["A fact.", "Another.", text, "Last.", "Words."]
     assert texts_led(f"{text[:-1]}{' x' * MAX_CHARACTERS}")[0] != text  # too long: one by one

@@ -2,6 +2,7 @@
 
 import json
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,18 +13,10 @@ from corag.text.visible import to_json, visible
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain\ttext\nof two lines", "plain\ttext\nof two lines"),
-        ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
-        ("a\x9b31mb\x7f\x00\x85", "a\\x9b31mb\\x7f\\x00\\x85"),
-        ("is \u202e310\u202c deep", "is \\u202e310\\u202c deep"),
-        ("half \ud83d", "half \\ud83d"),
-        ("of Windows\r\nand over\rwritten", "of Windows\nand over\\rwritten".replace("\\r", "\\x0d")),
-        ("é 👩‍👩‍👧 עומק عمق\u200f", "é 👩‍👩‍👧 עומק عمق\u200f"),
-    ],
-)
+SHOWN = json.loads(Path(__file__).with_name("visible.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("text", "shown"), SHOWN)
 def test_control_characters_are_shown_and_letters_stay(text, shown):
     assert visible(text) == shown
 

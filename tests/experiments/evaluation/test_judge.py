@@ -1,6 +1,7 @@
 """What a judge says of answers and contexts, over real HTTP, as shares that are worked out by hand."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -21,24 +22,11 @@ ANSWER = JudgedAnswer(
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "reply", "value"),
-    [
-        ("grade", '{"grade": 0.5, "reason": "half"}', 0.5),
-        ("grade", 'Sure!\n```json\n{"grade": 1, "reason": "all"}\n```', 1.0),
-        ("grade", '<think>{"grade": 0}</think>{"grade": 1}', 1.0),
-        ("grade", "0.5", None),
-        ("grade", '{"grade": 7}', None),
-        ("mention", '{"mention": "partial"}', 0.5),
-        ("answer_relevancy", '{"statements": [{"relevant": true}, {"relevant": false}]}', 0.5),
-        ("answer_relevancy", '{"statements": []}', None),
-        ("faithfulness", '{"claims": [{"supported": true}, {"supported": false}]}', 0.5),
-        ("contextual_relevancy", '{"relevant": []}', 0.0),
-        ("contextual_relevancy", '{"relevant": [1, 1]}', 1 / 3),  # of three sentences
-        ("contextual_relevancy", '{"relevant": [0]}', None),
-        ("hallucination", '{"contradicted": [2]}', 0.5),
-    ],
-)
+REPLIES = json.loads(Path(__file__).with_name("replies.json").read_text(encoding="utf-8"))
+"""What a judge is asked, what it replies, and the value that follows from it, if one does."""
+
+
+@pytest.mark.parametrize(("name", "reply", "value"), REPLIES)
 def test_a_value_follows_from_a_reply(name, reply, value):
     [judgement] = (one for one in JUDGEMENTS if one.name == name)
     assert judgement.read(reply, ANSWER) == (value if value is None else pytest.approx(value))
