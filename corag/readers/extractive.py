@@ -16,10 +16,10 @@ from corag.models.embedders import CachedEmbedder, MiniLMEmbedder
 from corag.registry import Part
 from corag.text.chunking import Span, sentence_spans
 from corag.text.documents import SEPARATOR
-from corag.text.units import GAP, LINE_GAP
+from corag.text.units import ENDS, GAP, LINE_GAP
 from corag.types import Answer
 
-_HEADING = re.compile(r"(?:\A|\n\n)([^\n]{0,59}[^\n.!?…:;,])\n(?=\S)")
+_HEADING = re.compile(rf"(?:\A|\n\n)([^\n]{{0,59}}[^\n:：{ENDS}])\n(?=\S)")  # noqa: RUF001
 _GAP = re.compile(f"{GAP}|{LINE_GAP}")
 
 

@@ -36,9 +36,9 @@ _CELL = re.compile(r"\|\s*(?=\S)")
 _BREAK = re.compile(r"\n\s*(?=\S)")
 _SPACE = re.compile(r"\s+(?=\S)")
 _WORD = re.compile(r"\S")
-_OPENS = "?:\uff1a\uff1f"
+_OPENS = "?:\uff1a\uff1f\u061f"
 _MAX_PLAIN_HEADING = 60
-_ENDS = ".!?\u2026;,"
+ENDS = ".!?\u2026;,。！？；，、।۔؟؛،։"  # noqa: RUF001
 """What no heading or term ends with."""
 
 
@@ -425,7 +425,7 @@ def _opens(text: str, piece: _UnitSpan, indents: Mapping[int, int]) -> str:
         return "line"
     if piece.leads or ITEM.match(own) or start not in indents:
         return ""
-    if len(lines) > 1 or own[-1] in _ENDS:
+    if len(lines) > 1 or own[-1] in ENDS:
         return ""
     if indents[coming] > indents[start]:
         return "line"

@@ -4,7 +4,7 @@ import pytest
 
 import corag
 from corag.models.embedders import MiniLMEmbedder
-from corag.readers.extractive import ExtractiveReader
+from corag.readers.extractive import ExtractiveReader, sentences
 from corag.testing import ReaderContract
 from corag.types import PromptedReader
 from tests.chat_server import ChatServer, Reply
@@ -32,6 +32,8 @@ def test_answers_with_the_sentence_that_says_it():
     assert answer.chunk == 1
     question, sentence = MiniLMEmbedder().embed([QUESTION, CAPITAL])
     assert answer.confidence == pytest.approx(float(question @ sentence), abs=1e-5)
+    contexts = "今天天气好。\n我们去公园。", "标题\n我们去公园。"  # a title is no sentence
+    assert [len(sentences(context)) for context in contexts] == [2, 1]
 
 
 def test_the_most_frequent_answer_counts():
