@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from common.checks import check_count
+from common.checks import check_count, check_seed
 from corag.errors import InputError
 from corag.models.runtime import Runtime
 from corag.rerankers.evidence.reranker import MAX_SIZE
@@ -23,7 +23,6 @@ class AdapterTraining(Runtime, Tracking):
         out: Folder for the adapter (`adapter/`), logs, and the state of an unfinished training.
         sources: Questions to learn from, as of a labelling.
         data: Folder of the data folders; empty to look up each by its own name.
-        seed: Seed of every random choice.
         quiet: Show no progress.
     """
 
@@ -32,7 +31,6 @@ class AdapterTraining(Runtime, Tracking):
     out: str
     sources: tuple[LabelSource, ...]
     data: str = ""
-    seed: int = 0
     logger: Tracker = "wandb"
     quiet: bool = False
 
@@ -79,6 +77,7 @@ class ValueTraining(AdapterTraining):
         max_size: Maximum number of passages, or sentences, that the evidence is spread over.
         hidden: Hidden units of each network that scores sets of candidates.
         epochs: Passes over the questions.
+        seed: Seed of every random choice.
     """
 
     command: ClassVar[str] = "value"
@@ -88,11 +87,13 @@ class ValueTraining(AdapterTraining):
     max_size: int = MAX_SIZE
     hidden: int = 48
     epochs: int = 10
+    seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count("max_size", self.max_size, "typical: 5", most=MAX_SIZE)
         for name in ("hidden", "epochs"):
             check_count(name, getattr(self, name))
+        check_seed("seed", self.seed)
         for unit in self.units:
             unit_size(unit)

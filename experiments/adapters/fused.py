@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
 from common.configuration import Configuration
@@ -79,8 +79,11 @@ def train_fused(config: FusedTraining) -> Path:
 def _learned(config: FusedTraining) -> Learned:
     sources = read_sources(LabelConfig(out="", data=config.data, sources=config.sources))
     examples = described(sources, config.signals, quiet=config.quiet)
-    if not any(example.gold.any() for example in examples):
-        raise DataError("no question of the sources has evidence among its candidates; give other sources")
+    if len({gold for example in examples for gold in example.gold.tolist()}) < 2:
+        raise DataError(
+            "of the candidates of all questions none is evidence, or each is, so there is nothing to learn; give other "
+            "sources"
+        )
     weights = fitted(examples, config.signals)
     figures = left_out(examples, config.signals, Path(config.out) / "left-out")
     adapter = Adapter(NAME, FORM, weights.settings(), weights.tensors())
@@ -156,12 +159,14 @@ def fitted(examples: Sequence[FusedExample], signals: Sequence[str]) -> FusedWei
     """Return the weights that fit the examples, all kinds weighing the same."""
     share = _shares(examples)
     x = np.concatenate([features(one.signals) for one in examples])
-    passage = _fit(x, np.concatenate([one.gold for one in examples]), np.repeat(share, [len(e.gold) for e in examples]))
+    gold, blank = np.concatenate([one.gold for one in examples]), np.zeros(x.shape[1] + 1)
+    passage = _fit(x, gold, np.repeat(share, [len(one.gold) for one in examples]), blank)
     weights = FusedWeights(tuple(signals), passage[:-1], float(passage[-1]), np.zeros(3), 0.0, 1.0)
     x = np.concatenate(
         [sentence_features(weights.passages(one.signals)[one.owner], one.late, one.words) for one in examples]
     )
-    sentence = _fit(x, np.concatenate([one.right for one in examples]), _of_sentences(examples, share))
+    right = np.concatenate([one.right for one in examples])
+    sentence = _fit(x, right, _of_sentences(examples, share), (1.0, 0.0, 0.0, 0.0))
     weights = replace(weights, sentence=sentence[:-1], sentence_bias=float(sentence[-1]))
     return replace(weights, sharpness=_sharpness(weights, examples))
 
@@ -200,14 +205,15 @@ def refitted(base: FusedWeights, examples: Sequence[FusedExample], signals: Sequ
     tables = [(base.passages(one.signals[:, : len(base.signals)]), features(one.signals)) for one in examples]
     x = np.concatenate([np.column_stack([logits, table[:, ~known]]) for logits, table in tables])
     gold = np.concatenate([one.gold for one in examples])
-    scale, *further, bias = _fit(x, gold, np.repeat(share, [len(one.gold) for one in examples]))
+    as_it_is = (1.0, *np.zeros(x.shape[1]))
+    scale, *further, bias = _fit(x, gold, np.repeat(share, [len(one.gold) for one in examples]), as_it_is)
     passage = np.zeros(2 * num + 1)
     passage[known], passage[~known] = scale * base.passage, further
     weights = replace(base, signals=tuple(signals), passage=passage, passage_bias=scale * base.passage_bias + bias)
-    if any(one.right.any() for one in examples):
-        x = np.concatenate([_sentences(weights, one) for one in examples])[:, None]
-        scale, bias = _fit(x, np.concatenate([one.right for one in examples]), _of_sentences(examples, share))
-        weights = replace(weights, sentence=scale * base.sentence, sentence_bias=scale * base.sentence_bias + bias)
+    x = np.concatenate([_sentences(weights, one) for one in examples])[:, None]
+    right = np.concatenate([one.right for one in examples])
+    scale, bias = _fit(x, right, _of_sentences(examples, share), (1.0, 0.0))
+    weights = replace(weights, sentence=scale * base.sentence, sentence_bias=scale * base.sentence_bias + bias)
     return replace(weights, sharpness=_sharpness(weights, examples))
 
 
@@ -263,8 +269,13 @@ def _shares(examples: Sequence[FusedExample]) -> FloatArray:
     return np.asarray(raw * rows.sum() / (raw @ rows))
 
 
-def _fit(x: FloatArray, right: FloatArray, share: FloatArray) -> FloatArray:
-    """Return weights and bias of a logistic regression on `[k, d]`, where `right` may be between 0 and 1, `[k]`."""
+def _fit(x: FloatArray, right: FloatArray, share: FloatArray, otherwise: ArrayLike) -> FloatArray:
+    """Return weights and bias of a logistic regression on `[k, d]`, where `right` may be between 0 and 1, `[k]`.
+
+    If all of it is 0, or all is 1, there is nothing to fit, and they are `otherwise`.
+    """
+    if right.max() == 0 or right.min() == 1:
+        return np.asarray(otherwise, dtype=np.float64)
     both, label = np.concatenate([x, x]), np.repeat([1.0, 0.0], len(x))
     weight = np.concatenate([share * right, share * (1 - right)])
     return fit_line(both[weight > 0], label[weight > 0], strength=STRENGTH, weight=weight[weight > 0])
@@ -281,15 +292,18 @@ def left_out(examples: Sequence[FusedExample], signals: Sequence[str], out: Path
         weights = fitted([one for one in examples if one.kind != kind], signals)
         save_adapter(out / kind, Adapter(NAME, FORM, weights.settings(), weights.tensors()), ABOUT)
         own = [one for one in examples if one.kind == kind and one.gold.any()]
+        if not own or not weights.passage.any():
+            continue  # nothing to measure by, or the others have nothing to learn from
         late = signals.index(LATE)
         ranked = [ndcg(weights.passages(one.signals), one.gold) for one in own]
         figures[f"{kind}: nDCG@10"] = round(float(np.mean(ranked)), 3)
         alone = [ndcg(one.signals[:, late], one.gold) for one in own]
         figures[f"{kind}: nDCG@10, late interaction"] = round(float(np.mean(alone)), 3)
-        pairs = [promised(*shares(weights, one, weights.sharpness)) for one in own]
-        expected, held = np.concatenate(pairs, axis=1).mean(axis=1)
-        figures[f"{kind}: expected share of evidence"] = round(float(expected), 3)
-        figures[f"{kind}: share of evidence"] = round(float(held), 3)
+        pairs = np.concatenate([promised(*shares(weights, one, weights.sharpness)) for one in own], axis=1)
+        if pairs.size:
+            expected, held = pairs.mean(axis=1).tolist()
+            figures[f"{kind}: expected share of evidence"] = round(expected, 3)
+            figures[f"{kind}: share of evidence"] = round(held, 3)
     for name in dict.fromkeys(key.partition(": ")[2] for key in figures):
         of = [value for key, value in figures.items() if key.endswith(f": {name}")]
         figures[f"mean: {name}"] = round(float(np.mean(of)), 3)

@@ -10,7 +10,7 @@ from corag.errors import DataError, InputError
 from corag.models.trained import shipped_adapter
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.fused import FusedWeights
-from experiments.adapters.fused import FusedExample, refitted
+from experiments.adapters.fused import FusedExample, fitted, left_out, refitted
 from experiments.evaluation.methods import FILLING
 from experiments.labels.table import read_labels, read_metadata
 from experiments.tune import TuneConfig, choose, tune
@@ -81,6 +81,21 @@ def test_a_further_signal_gets_the_weight_that_it_deserves():
     for one in questions_learned_from(shipped, 5, 1):
         logits = weights.passages(one.signals)
         assert logits.argmax() == weights.sentences(logits, one.late, one.words).argmax() == 0
+
+
+def test_where_everything_is_evidence_or_nothing_there_is_nothing_to_fit(tmp_path):
+    shipped = FusedWeights.load(shipped_adapter("fused"))
+    examples, signals = questions_learned_from(shipped, 8, 0), (*shipped.signals, "mine")
+    all_of_it = [replace(one, gold=np.ones(4), right=np.ones(4)) for one in examples]
+    kept = refitted(shipped, all_of_it, signals)
+    assert np.array_equal(kept.passage[np.r_[:5, 6:11, 12]], shipped.passage) and not kept.passage[[5, 11]].any()
+    assert np.array_equal(kept.sentence, shipped.sentence)
+    # By the words of answers such as "yes" no sentence is evidence.
+    blind = fitted([replace(one, right=np.zeros(4)) for one in examples], signals)
+    assert blind.passage.any() and blind.sentence.tolist() == [1, 0, 0]
+    without = [replace(one, kind="other", gold=np.zeros(4), right=np.zeros(4)) for one in examples]
+    figures = left_out(examples + without, signals, tmp_path)
+    assert not figures
 
 
 @pytest.mark.slow
