@@ -15,7 +15,8 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from corag.errors import DataError, InputError
+from common.checks import check_range
+from corag.errors import DataError
 from corag.forks import lock_for_forks, renewed_lock
 
 ENTRY_BYTES = 256
@@ -175,8 +176,7 @@ def cache_folder() -> Path:
 
 def megabytes(number: float) -> int:
     """Return the setting `cache_mb`, in megabytes of 1e6 bytes, as bytes."""
-    if not number >= 0:
-        raise InputError(f"cache_mb must be at least 0, got {number!r}; 0 turns the cache off")
+    check_range("cache_mb", number, 0, 10**9, "0 turns the cache off")
     return int(number * 1e6)
 
 

@@ -27,9 +27,8 @@ class Cosine(EncoderPart, WindowedReranker):
         self.max_tokens = self._encoder.max_tokens
 
     def question(self, query: str) -> WindowedQuestion:
-        """Return the embedding of a question, `[D]`."""
-        (vector,) = self._encoder.vectors([query], query=True)
-        return WindowedQuestion(vector.astype(np.float64), self.max_tokens)
+        """Return the embedding of a question, `[D]`; see `TextEncoder.question` for long ones."""
+        return WindowedQuestion(self._encoder.question(query).vector.astype(np.float64), self.max_tokens)
 
     def read(self, texts: Sequence[str]) -> list[Ids]:
         """Return the token ids of each text."""

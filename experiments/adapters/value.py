@@ -137,7 +137,7 @@ def _learned(config: ValueTraining, state: Path, log: WandbLogger | None) -> Lea
             report(number, len(asked))
     learned_from = [one for one in examples if not one.asked.is_held_out]
     calibrated_on = [one for one in examples if one.asked.is_held_out]
-    if not any(one.num_true for one in learned_from) or not calibrated_on:
+    if not all(any(one.num_true for one in part) for part in (learned_from, calibrated_on)):
         raise DataError(f"too few questions have evidence of at most {config.max_size} candidates; give more")
     module = ValueModule(learned_from, config)
     device = resolve_device("reranker").device

@@ -102,6 +102,8 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
     """
     labels = known_labels(read_labels(config.labels), config)
     agent_config_of(labels, config)  # refuses settings before anything is written
+    if config.leave_kinds_out and len(set(labels.kind)) < 2:
+        raise InputError(f"all labels are of kind {labels.kind[0]}, so none can be left out; label more sources")
     with folder_lock(Path(config.out), ".train.lock"):
         return _train(config, labels)
 
@@ -281,8 +283,7 @@ def _facts(labels: Labels, config: TrainAgentConfig) -> dict[str, Any]:
         "labels": f"{len(labels.configurations)} configurations on {len(labels)} questions: {counts}",
         "label tables": ", ".join(f"{path.name} (sha256 {digest(path)[:16]})" for path in label_paths(config.labels)),
         "divided by": division,
-        "label": f"{config.target.metric} of the answer by reader {readers} at "
-        f"{', '.join(map(str, labels.budgets))} tokens",
+        "label": f"{config.target.metric} at {', '.join(map(str, labels.budgets))} tokens, reader: {readers}",
         "target": ", ".join(f"{name}={value}" for name, value in vars(config.target).items()),
         "models of the labels": models or "not recorded",
         "commit": commit(),

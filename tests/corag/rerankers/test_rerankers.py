@@ -56,6 +56,12 @@ def test_cosine_of_an_order_is_that_of_its_joined_text(batch, permutations, size
     assert scorer(kept) == pytest.approx(reranker.score(QUESTION, joined), abs=1e-5)
 
 
+def test_of_a_question_longer_than_the_window_nothing_is_cut():
+    long = "word " * 600
+    first, whole = (MiniLMCosine().score(question, PASSAGES[:1]) for question in (long, long + QUESTION * 20))
+    assert whole > first + 0.01
+
+
 def naive_softsim(question, passages, sharpness):
     """Mean over question tokens of the pooled best cosines with each passage, one token at a time."""
     states = [text.tokens for text in minilm_encoder().encoded([question, *passages])]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from agent.training.lightning import train_module
-from corag.errors import DataError
+from corag.errors import DataError, InputError
 from corag.models.trained import load_adapter
 from corag.rerankers.evidence.reranker import NUM_FEATURES, EvidenceReranker, weigh
 from corag.rerankers.evidence.signals import SINGLES
@@ -112,6 +112,14 @@ def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config):
     assert train_value(config) == adapter and (adapter / "config.json").stat().st_mtime_ns == written
 
 
-def test_too_few_questions_to_learn_from_are_refused(config):
+def test_too_few_questions_to_learn_from_are_refused(config, monkeypatch):
     with pytest.raises(DataError):
         train_value(replace(config, sources=(replace(config.sources[0], limit=1),)))
+    with pytest.raises(InputError, match="seed"):
+        toy_training(seed=-1)
+    # None that it is calibrated on has evidence.
+    chunks = [Chunk("a", "Dan made it."), Chunk("b", "It is long.")]
+    asked = [Asked("Who made it?", chunks, ((0,),)), Asked("Who paid?", chunks, (), is_held_out=True)]
+    monkeypatch.setattr("experiments.adapters.value._questions", lambda *_: iter(asked))
+    with pytest.raises(DataError):
+        train_value(config)

@@ -145,6 +145,8 @@ def test_what_cannot_be_learnt_from_is_said(tmp_path, table, caplog):
     one_class = [row for row in training_rows() if int(row["query"][1:]) % 2]
     with pytest.raises(InputError):
         train(config_of(write_labels(tmp_path / "one.parquet", one_class), tmp_path / "out"))
+    with pytest.raises(InputError, match="of kind folder"):
+        train(config_of(table, tmp_path / "out", leave_kinds_out=True))
     renamed = write_labels(tmp_path / "renamed.parquet", [{**row, "split": "x"} for row in training_rows()])
     with pytest.raises(DataError, match="own_splits"):
         train(config_of(renamed, tmp_path / "out"))
