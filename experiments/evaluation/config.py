@@ -77,7 +77,7 @@ class EvaluateConfig(SelectionSettings, Tracking):
         measures: Measures of the candidates' ranking and of each selection's order, by their names in ir-measures,
             separated by commas; empty for none. Questions without gold are left out.
         out: File for the result as JSON; also writes one line per question (`.rows.jsonl`) and TREC runs (`.runs`).
-        sets: Questions of several data folders.
+        sets: Questions of several data folders; what one of them leaves open is as given for all.
         budgets: Several budgets instead of one.
         curves: Whether the report draws quality against tokens.
         look: Why sealed questions are looked at, in a few words: they are measured in place of those of `split`, which
@@ -158,6 +158,9 @@ class EvaluateConfig(SelectionSettings, Tracking):
         runs = {}
         for one in self.sets:
             given = {setting.name: getattr(one, setting.name) for setting in fields(one) if setting.name != "name"}
-            given |= {"data": str(root / one.data), "reranker": one.reranker or self.reranker}
-            runs[one.name] = replace(self, sets=(), **given)
+            for setting in fields(one):
+                shared = getattr(self, setting.name, None)
+                if given.get(setting.name) == setting.default and shared not in (None, ""):
+                    given[setting.name] = shared
+            runs[one.name] = replace(self, **{**given, "sets": (), "data": str(root / one.data)})
         return runs

@@ -110,6 +110,16 @@ def test_a_method_that_fails_on_a_question_stops_no_other(tmp_path, small_data):
     assert evaluate(config)["methods"] == list(by_method.values())
 
 
+def test_what_a_set_leaves_open_is_as_given_for_all():
+    sets = (QuestionSet("a", "one"), QuestionSet("b", "two", "train", limit=2, pool="corpus", reranker="bm25"))
+    config = EvaluateConfig("folder", sets=sets, limit=5, split="test", reranker="minilm-cosine", history="all")
+    one, two = config.by_set().values()
+    assert (one.data, one.split, one.limit, one.pool, one.history) == ("folder/one", "test", 5, "auto", "all")
+    assert (two.data, two.split, two.limit, two.pool, two.history) == ("folder/two", "train", 2, "corpus", "all")
+    assert (one.reranker, two.reranker) == ("minilm-cosine", "bm25")
+    assert EvaluateConfig(sets=sets).by_set()["a"].split == "dev"
+
+
 def test_a_server_that_is_down_stops_the_comparison(small_data, monkeypatch):
     monkeypatch.setitem(READERS.parts, "down", lambda: FakeReader(ReaderError("no server at nowhere")))
     for methods in ("top-k", "self-route(part=top-k, full=full)"):
