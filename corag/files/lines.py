@@ -16,7 +16,14 @@ _NEAR = 6
 _BROKEN_WORD = re.compile(
     r"(?<![\w-])(-*+)(\w[\w-]*)(\ufffe|[-\u2010\xad](?=\r?\n))((?:\r?\n[ \t]*)?)(\w+)([^\s\w]*)( ?)"
 )
+# A rule, or the underline of a heading: each sign may be a token.
+_RULE = re.compile(r"([^\w\s]|_)\1{9,}")
 _SPACED_WORD = re.compile(r"\w+(?:-\w+)*")
+
+
+def shortened_rules(text: str) -> str:
+    """Return a text with three signs in place of ten or more of the same, as in rules and below headings."""
+    return _RULE.sub(r"\1\1\1", text)
 
 
 def without_running_heads(pages: Sequence[str]) -> list[str]:

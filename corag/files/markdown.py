@@ -18,6 +18,7 @@ import yaml  # type: ignore[import-untyped]
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from corag.files.lines import shortened_rules
 from corag.files.navigation import is_contents, is_row_of_links
 
 # Inline markup matters in headings alone.
@@ -271,7 +272,8 @@ def read_markdown(
     Its title is `title`, or that of the fields, or else `name`; `lines` says that the text is a file's own.
     """
     known_fields = dict(fields or {})
-    body = text[start:]
+    body = shortened_rules(text[start:])
+    text = text[:start] + body
     starts = [start, *line_ends(body, start), len(text)]
     headings: list[Heading] = []
     blocks: list[Block] = []

@@ -103,6 +103,8 @@ def remove_navigation(content: Any) -> None:
         key = id(element)
         if element.name not in _ROWS or links[key] < _MIN_LINKS or letters[key] > _MAX_ROW:
             return False
+        if 2 * marked[key] > links[key]:
+            return True
         if not _ENTRIES.isdisjoint(one.name for one in around[key][0]) or is_under_heading(element):
             return False
         return is_row_of_links((around[id(node.parent)][1], node) for node in element.descendants if node.name is None)

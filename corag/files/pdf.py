@@ -10,7 +10,7 @@ from itertools import accumulate
 from pathlib import PurePath
 from typing import Any
 
-from corag.files.lines import joined_words, without_running_heads
+from corag.files.lines import joined_words, shortened_rules, without_running_heads
 from corag.files.markdown import Block, FileText, Heading, letters, line_ends, sections_of
 from corag.files.read import UnreadableFileError
 
@@ -66,7 +66,8 @@ def _page_text(document: Any, number: int) -> str:
         text: str = page.get_textpage().get_text_range()
     finally:
         page.close()
-    return _DOT_LEADERS.sub(" …", text.replace("\r\n", "\n").replace("\r", "\n").translate(_LIGATURES))
+    text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_LIGATURES)
+    return shortened_rules(_DOT_LEADERS.sub(" …", text))
 
 
 def _bookmark(item: Any) -> tuple[int, str, int | None]:

@@ -15,7 +15,7 @@ from email.message import EmailMessage, MIMEPart
 from typing import Any
 from urllib.parse import unquote
 
-from corag.files.lines import joined_words, without_manual_heads, without_running_heads
+from corag.files.lines import joined_words, shortened_rules, without_manual_heads, without_running_heads
 from corag.files.markdown import (
     Block,
     FileText,
@@ -51,7 +51,7 @@ def read_md(data: bytes, name: str) -> FileText:
 
 def read_text(data: bytes, name: str) -> FileText:
     """Return a plain text as one section; no line moves, so that lines can be cited."""
-    pages = without_running_heads(decode(data).split("\f"))
+    pages = without_running_heads(shortened_rules(decode(data)).split("\f"))
     [text] = joined_words([without_manual_heads("\f".join(pages))], typed=True)
     blocks = [Block(len(text) - len(text.lstrip()))] if text.strip() else []
     return FileText(text, sections_of(text, (), blocks, name), lines=True)

@@ -53,23 +53,23 @@ class Reader(NamedTuple):
 
 _PAGES = ("bs4", "lxml", "markdownify")
 READERS: Mapping[str, Reader] = {
-    "markdown": Reader("corag.files.plain:read_md", 6),
-    "text": Reader("corag.files.plain:read_text", 2),
+    "markdown": Reader("corag.files.plain:read_md", 7),
+    "text": Reader("corag.files.plain:read_text", 3),
     "csv": Reader("corag.files.plain:read_csv", 5),
     "jsonl": Reader("corag.files.plain:read_jsonl", 3),
-    "json": Reader("corag.files.plain:read_json", 1),
-    "html": Reader("corag.files.web:read_html", 5, _PAGES),
-    "docx": Reader("corag.files.web:read_docx", 3, ("mammoth", *_PAGES)),
-    "pdf": Reader("corag.files.pdf:read_pdf", 2, ("pypdfium2",)),
+    "json": Reader("corag.files.plain:read_json", 2),
+    "html": Reader("corag.files.web:read_html", 6, _PAGES),
+    "docx": Reader("corag.files.web:read_docx", 4, ("mammoth", *_PAGES)),
+    "pdf": Reader("corag.files.pdf:read_pdf", 3, ("pypdfium2",)),
     "pptx": Reader("corag.files.office:read_pptx", 5, ("pptx",)),
     "xlsx": Reader("corag.files.office:read_xlsx", 5, ("openpyxl",)),
-    "rst": Reader("corag.files.markup:read_rst", 2, ("docutils", *_PAGES)),
-    "asciidoc": Reader("corag.files.markup:read_asciidoc", 3),
-    "tex": Reader("corag.files.markup:read_tex", 2, ("pylatexenc",)),
-    "mail": Reader("corag.files.plain:read_mail", 3),
-    "notebook": Reader("corag.files.plain:read_notebook", 2),
-    "epub": Reader("corag.files.plain:read_epub", 3, _PAGES),
-    "man": Reader("corag.files.web:read_man", 4, ("mandoc", *_PAGES)),
+    "rst": Reader("corag.files.markup:read_rst", 3, ("docutils", *_PAGES)),
+    "asciidoc": Reader("corag.files.markup:read_asciidoc", 4),
+    "tex": Reader("corag.files.markup:read_tex", 3, ("pylatexenc",)),
+    "mail": Reader("corag.files.plain:read_mail", 4),
+    "notebook": Reader("corag.files.plain:read_notebook", 3),
+    "epub": Reader("corag.files.plain:read_epub", 4, _PAGES),
+    "man": Reader("corag.files.web:read_man", 5, ("mandoc", *_PAGES)),
 }
 """Type -> its reader."""
 

@@ -31,7 +31,8 @@ MAX_SECONDS = 60
 # What is no text of the document: code, forms, and what leads to other pages.
 _NO_TEXT = (
     "script, style, noscript, template, svg, iframe, object, form, button, nav, aside, dialog, [hidden], "
-    "[role=navigation], [role=search], [role=banner], [role=contentinfo], [aria-hidden=true], a.headerlink, a.anchor"
+    "[role=navigation], [role=search], [role=banner], [role=contentinfo], [aria-hidden=true], "
+    "a.headerlink, a.anchor, a.copiable-anchor, a.copiable-link"
 )
 _HEADING_LINKS = ", ".join(f"h{level} a[href]" for level in range(1, 7))
 _MAIN = "main, [role=main]"
@@ -186,7 +187,8 @@ def read_man(data: bytes, name: str) -> FileText:
     for synopsis in tree.select("table.Nm"):
         synopsis.replace_with(" ".join(synopsis.get_text().split()))
     markdown = markdown_of(tree.select_one(".manual-text"))
-    described = markdown.replace("\n:   ", f"\n{INDENT}")  # an option, by what is set in below it
+    # A list with signs; an option, by what is set in below it.
+    described = markdown.replace("•\n:   ", "- ").replace("\n:   ", f"\n{INDENT}")
     return read_markdown(described, name, title="" if title == "()" else title)
 
 

@@ -17,7 +17,7 @@ from tests.fakes import CHARACTERS, WORDS
 
 def chunks_of(text, max_tokens=24, overlap=0, tokens=WORDS, name="a.md"):
     file = read_markdown(text, "a", lines=True)
-    chunks = chunk_file(name, file, tokens, ChunkConfig(max_tokens, overlap))
+    chunks, text = chunk_file(name, file, tokens, ChunkConfig(max_tokens, overlap)), file.text
     for chunk in chunks:
         start, end = chunk.metadata["start"], chunk.metadata["end"]
         assert chunk.id == f"{name}#{start}-{end}"
@@ -62,6 +62,7 @@ def test_every_word_below_a_heading_is_in_a_chunk(text, max_tokens, overlap, tok
     for chunk in chunks:
         covered.update(range(*spans(chunk)))
     file = read_markdown(text, "a")
+    text = file.text
     for section in file.sections:
         for block in section.blocks:
             covered.update(range(block.start, block.header_end))  # of a table; its names are above its rows
