@@ -10,8 +10,8 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from corag.errors import InputError
-from corag.text.documents import places_of, with_title
-from corag.text.units import PlacedChunk, UnitChunk, body_of, place_of
+from corag.text.documents import body, places_of, with_title
+from corag.text.units import PlacedChunk, UnitChunk, place_of
 from corag.types import Candidate, Chunk
 
 Text: TypeAlias = "str | Mapping[str, Any] | Chunk | Candidate | object"
@@ -73,7 +73,7 @@ def _with_places(candidates: list[Candidate]) -> list[Candidate]:
             known = candidate.chunk.metadata
             rows_of.setdefault(next((str(known[name]) for name in _DOCUMENTS if name in known), ""), []).append(row)
     for rows in rows_of.values():
-        bodies = [candidates[row].chunk.text[body_of(candidates[row].chunk) :] for row in rows]
+        bodies = [body(candidates[row].chunk) for row in rows]
         for one, (first, start) in places_of(bodies).items():
             chunk = candidates[rows[one]].chunk
             place = candidates[rows[first]].chunk.id, start, start + len(bodies[one])

@@ -73,7 +73,7 @@ def _found_sentences(text: str) -> Iterator[Span]:
         # The library takes each paragraph on its own.
         limit, half = start + _WINDOW, start + _WINDOW // 2
         paragraph = text.rfind("\n\n", half, limit) + 2 if limit < len(text) else 0
-        end = max(paragraph, half) if paragraph > 1 else min(limit, len(text))
+        end = paragraph if paragraph > 1 else min(limit, len(text))
         window = text[start:end]
         # The letter in the middle of all is of the script that most are of.
         letters = sorted(filter(str.isalpha, window)) or "a"

@@ -67,9 +67,15 @@ def citation(chunk: Chunk) -> str:
     return f"{source}: {title}" if title else source
 
 
+def body_of(chunk: Chunk) -> int:
+    """Return where the text of a chunk begins, behind its title."""
+    title_line = with_title(str(chunk.metadata.get("title") or ""), "")
+    return len(title_line) if chunk.text.startswith(title_line) else 0
+
+
 def body(chunk: Chunk) -> str:
     """Return a chunk's text without the title before it."""
-    return chunk.text.removeprefix(with_title(str(chunk.metadata.get("title") or ""), ""))
+    return chunk.text[body_of(chunk) :]
 
 
 def content(chunk: Chunk) -> tuple[str, str]:

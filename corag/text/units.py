@@ -19,7 +19,7 @@ from corag.errors import InputError
 from corag.memory import LRU
 from corag.text.chunking import COLONS, ITEM, sentence_spans
 from corag.text.chunking import Span as Span
-from corag.text.documents import SEPARATOR, body, with_title
+from corag.text.documents import SEPARATOR, body, body_of
 from corag.types import Chunk
 
 GAP, LINE_GAP = " … ", "\n…\n"
@@ -164,12 +164,6 @@ def sentences_of(chunk: Chunk) -> list[Span]:
     return [piece.span for piece in _pieces(chunk.text, body_of(chunk))] or [(0, len(chunk.text))]
 
 
-def body_of(chunk: Chunk) -> int:
-    """Return where the text of a chunk begins, behind its title."""
-    title = str(chunk.metadata.get("title") or "")
-    return len(with_title(title, "")) if title and chunk.text.startswith(f"{title}\n") else 0
-
-
 def assemble(chosen: Sequence[Chunk]) -> tuple[str, list[Span]]:
     """Return the text of chosen chunks, and the span in it of what each shows; see `disjoint`.
 
@@ -210,7 +204,7 @@ def _rendered(parts: Sequence[Chunk | None], positions: Sequence[int]) -> tuple[
     first = parts[positions[0]]
     assert first is not None
     if not isinstance(first, UnitChunk):
-        title, text = first.text[: body_of(first)], first.text[body_of(first) :]
+        title, text = first.text[: body_of(first)], body(first)
         return title, text, {positions[0]: (0, len(text))}
     text, spans = "", {}
     last: UnitChunk | None = None
