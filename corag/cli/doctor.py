@@ -17,7 +17,7 @@ from rich.table import Table
 
 from corag.cli.console import plain, stdout
 from corag.errors import CoragError
-from corag.models.chat import THIS_MACHINE
+from corag.models.chat import THIS_MACHINE, without_password
 from corag.optional import to_install
 from corag.text.visible import one_line
 
@@ -112,5 +112,5 @@ def _servers() -> Iterator[tuple[str, str]]:
         yield "Ollama", f"not asked; install with: {to_install('ollama')}"
     except Exception as error:  # noqa: BLE001 - whatever the client raises, it does not answer
         yield "Ollama", f"no answer ({one_line(str(error))}); to use it: ollama serve"
-    yield "OPENAI_BASE_URL", f"{os.environ.get('OPENAI_BASE_URL') or 'not set'} (not contacted)"
+    yield "OPENAI_BASE_URL", f"{without_password(os.environ.get('OPENAI_BASE_URL') or 'not set')} (not contacted)"
     yield "OPENAI_API_KEY", "set" if os.environ.get("OPENAI_API_KEY") else "not set"

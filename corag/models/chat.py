@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import textwrap
 import weakref
 from abc import ABC, abstractmethod
@@ -18,7 +19,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from multiprocessing.pool import ThreadPool
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 from common.checks import check_count, check_range, check_text, well_formed
 from corag.errors import CoragError, InputError, ReaderError
@@ -125,10 +125,13 @@ class Chat(Part, ABC):
             raise InputError(f"model must be the name of a model, got {self.model!r}")
         check_range("timeout_s", self.timeout_s, 0.001, _MOST_SECONDS, "typical: 120")
         with needed(self.package, self.package):
-            self._client, url = self._connect()
-        parts = urlsplit(url)
-        # Without a password that the URL may hold.
-        self.address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+            try:
+                self._client, url = self._connect()
+            except (CoragError, ImportError):
+                raise
+            except Exception as error:  # whatever a client raises for an address
+                raise InputError(f"the address of the {self.package} server cannot be read: {error}") from error
+        self.address = without_password(url).rstrip("/")
 
     @abstractmethod
     def _connect(self) -> tuple[Any, str]:
@@ -478,6 +481,11 @@ def without_thoughts(reply: str) -> str:
 def _text_of(content: Any) -> str:
     """Return the text of what a server sends: a text, or a list of its parts, some of which are thoughts."""
     return "".join(part.get("text") or "" for part in content) if isinstance(content, list) else content or ""
+
+
+def without_password(url: str) -> str:
+    """Return a URL without the user and the password that it may hold."""
+    return re.sub(r"(?<=//)[^/?#]*@", "", url)
 
 
 def _refuse_password(setting: str, address: str | None, variable: str) -> None:

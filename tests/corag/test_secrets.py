@@ -4,6 +4,7 @@ import pytest
 
 import corag
 from common.configuration import parse, split_parts
+from corag.cli import doctor
 from corag.cli.main import MISTAKE, main
 from corag.errors import InputError, ReaderError
 from tests.chat_server import ChatServer, Reply
@@ -35,6 +36,15 @@ def test_an_argument_in_python_that_is_a_key_is_refused():
         with pytest.raises(InputError, match=variable) as caught:
             corag.reader(server, model="x", **{setting: f"http://user:{KEY}@127.0.0.1:1"})
         assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["http://host/v1", "http://[", "//host"])
+def test_doctor_does_not_show_the_password_of_an_address(monkeypatch, capsys, address):
+    monkeypatch.setenv("OPENAI_BASE_URL", address.replace("//", f"//user:{KEY}@"))
+    monkeypatch.setattr(doctor, "TIMEOUT_S", 0.01)
+    doctor.run(doctor.DoctorConfig())
+    said = capsys.readouterr().out
+    assert KEY not in said and f"{address} (not contacted)" in said
 
 
 def test_an_at_sign_elsewhere_is_no_password():
