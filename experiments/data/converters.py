@@ -283,7 +283,8 @@ def multihop_rag(files: Files, split: str) -> Iterator[Question]:
             start = bodies.get(fact["url"], "").find(fact["fact"])
             # An article that words the fact otherwise counts as a whole.
             gold.append(name if start < 0 else f"{name}#{start}-{start + len(fact['fact'])}")
-        yield Question(f"mhr-{number}", row["query"], [row["answer"]], gold, extra={"type": row["question_type"]})
+        extra = {"type": row["question_type"], "answerable": bool(gold)}
+        yield Question(f"mhr-{number}", row["query"], [row["answer"]], gold, extra=extra)
 
 
 def multihop_rag_articles(files: Files) -> Iterator[Document]:
@@ -296,7 +297,7 @@ def multihop_rag_facts(files: Files, split: str) -> Iterator[Question]:
     """Convert MultiHop-RAG with the facts themselves as passages."""
     for number, row in enumerate(files.rows(split)):
         facts = [_passage("fact", fact["title"], fact["fact"]) for fact in row["evidence_list"]]
-        gold, extra = [fact.id for fact in facts], {"type": row["question_type"]}
+        gold, extra = [fact.id for fact in facts], {"type": row["question_type"], "answerable": bool(facts)}
         yield Question(f"mhr-{number}", row["query"], [row["answer"]], gold, facts, extra=extra)
 
 
