@@ -6,6 +6,7 @@ import shutil
 import string
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
@@ -14,7 +15,6 @@ import transformers
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import dynamic_module_utils
 
 from corag.models.checkpoint import BGE_M3
@@ -23,6 +23,8 @@ from corag.text.tokens import model_folder
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 WINDOW = 62
+BYTES = Path(__file__).with_name("bytes.json")
+"""A tokenizer of bytes as in GPT-2 and ModernBERT, where two line breaks are a token of their own."""
 WORDS = ["▁river", "▁Berlin", "▁capital", "▁Germany", "▁the", "▁flow", "ing", "▁.", "▁?", "."]
 
 
@@ -66,21 +68,6 @@ def unigram_vocabulary():
     letters = [*string.ascii_letters, *string.digits, "▁", *string.punctuation, "漢", "é", "\u0301"]
     special = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
     return [*special, *((word, -3.0) for word in WORDS[:-1]), *((letter, -6.0) for letter in letters), ("<mask>", 0.0)]
-
-
-def byte_level():
-    """Bytes as in GPT-2 and ModernBERT, where two line breaks are a token of their own."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {letter: number for number, letter in enumerate([*alphabet, "ĊĊ", "[CLS]", "[SEP]"])}
-    tokenizer = Tokenizer(models.BPE(vocabulary, [("Ċ", "Ċ")]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.add_special_tokens(["[CLS]", "[SEP]"])
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B [SEP]",
-        special_tokens=[(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")],
-    )
-    return tokenizer
 
 
 def save_bge_m3(folder):

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from corag.errors import InputError
 from corag.models.engine import quiet
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.text.documents import SEPARATOR
-from tests.corag.models.worlds import byte_level, change_json, save_bert, save_xlm_roberta
+from tests.corag.models.worlds import BYTES, change_json, save_bert, save_xlm_roberta
 from tests.experiments.worlds import write_folder
 from tests.fakes import chunks_of
 from tests.paths import ROOT
@@ -39,7 +40,7 @@ def folders(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     bytewise = save_bert(folder / "bytes")
     (bytewise / "vocab.txt").unlink()
-    byte_level().save(str(bytewise / "tokenizer.json"))
+    shutil.copy(BYTES, bytewise / "tokenizer.json")
     change_json(bytewise / "tokenizer_config.json", tokenizer_class="TokenizersBackend")
     return {
         "bert": save_bert(folder / "bert"), "xlm-roberta": save_xlm_roberta(folder / "xlm"), "bytes": bytewise

@@ -9,7 +9,7 @@ import corag
 from corag import Chunk
 from corag.errors import InputError
 from corag.rerankers import fused
-from corag.rerankers.fused import Fused, FusedScorer, features, near_equal
+from corag.rerankers.fused import Fused, FusedScorer, near_equal
 from corag.text.units import SENTENCE, units
 
 QUESTION = "How high is Everest?"
@@ -20,25 +20,12 @@ PASSAGES = [
 ]
 
 
-def test_features_by_hand():
-    # One signal of 1 and 3: mean 2, deviation 1; behind the best by 2, in units of .1; ln 2 for two passages.
-    np.testing.assert_allclose(features([[1.0], [3.0]]), [[-1, -20, np.log(2)], [1, 0, np.log(2)]])
-    assert features(np.zeros((0, 4))).shape == (0, 9)
-    np.testing.assert_allclose(features([[5.0], [5.0]])[:, :2], 0)  # a signal that says nothing
-
-
 def test_a_combination_is_worth_its_share_and_repeated_texts_count_once():
     score = FusedScorer(np.array([0.6, 0.5, 0.2, 0.0]), np.array([0, 0, 1, 2]))
     # All that there is: .6 for the two that repeat each other, .2, and 0.
     values = score([(0,), (1,), (0, 1), (2,), (2, 0), (3,), (0, 1, 2, 3)])
     np.testing.assert_allclose(values, [0.75, 0.75, 0.75, 0.25, 1.0, 0.0, 1.0])
     assert FusedScorer(np.zeros(2), np.array([0, 1]))([(0,), (0, 1)]).tolist() == [0.0, 0.0]
-
-
-def test_a_power_takes_weight_from_improbable_texts():
-    # .6 and .2: .36 and .04 of .4.
-    values = FusedScorer(np.array([0.6, 0.2]), np.array([0, 1]), sharpness=2.0)([(0,), (1,), (0, 1)])
-    np.testing.assert_allclose(values, [0.9, 0.1, 1.0])
 
 
 def test_of_two_probable_texts_the_second_is_the_one_that_covers_another_part_of_the_question():

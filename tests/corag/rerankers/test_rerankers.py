@@ -3,17 +3,14 @@
 import math
 
 import bm25s
-import numpy as np
 import pytest
 import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.models.encoders import minilm_encoder
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.cosine import MiniLMCosine
-from corag.rerankers.late import MiniLMSoftSim
 from corag.testing import ODD, PASSAGES, QUESTION, RerankerContract
 from corag.text.documents import SEPARATOR
 from tests.chat_server import ChatServer, weighing
@@ -60,26 +57,6 @@ def test_of_a_question_longer_than_the_window_nothing_is_cut():
     long = "word " * 600
     first, whole = (MiniLMCosine().score(question, PASSAGES[:1]) for question in (long, long + QUESTION * 20))
     assert whole > first + 0.01
-
-
-def naive_softsim(question, passages, sharpness):
-    """Mean over question tokens of the pooled best cosines with each passage, one token at a time."""
-    states = [text.tokens for text in minilm_encoder().encoded([question, *passages])]
-    question_tokens, *tokens = [of_text / np.linalg.norm(of_text, axis=1, keepdims=True) for of_text in states]
-    pooled = []
-    for asked in question_tokens:
-        best = [max([0.0, *(float(np.dot(token, asked)) for token in rows)]) for rows in tokens]
-        power = sum(value**sharpness for value in best) ** (1 / sharpness)
-        pooled.append(power)
-    return sum(pooled) / len(pooled)
-
-
-@pytest.mark.parametrize("sharpness", [2.0, 8.0])
-@pytest.mark.parametrize("order", [(0,), (3, 1), (4, 0, 2), (5,), (5, 1)])
-def test_softsim_equals_the_naive_loop(order, sharpness):
-    passages = [*PASSAGES, ""]
-    value = MiniLMSoftSim(sharpness=sharpness).scorer(QUESTION, chunks_of(passages))([order])[0]
-    assert value == pytest.approx(naive_softsim(QUESTION, [passages[index] for index in order], sharpness), abs=1e-5)
 
 
 def by_bm25s(query, passages, k1, b):

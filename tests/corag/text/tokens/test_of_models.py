@@ -12,13 +12,7 @@ from corag.readers.chat import OllamaReader, OpenAIReader
 from corag.text.tokens import _encoding, tokens_for_model
 from tests.chat_server import ChatServer
 from tests.corag.models.worlds import put_on_hub
-from tests.corag.text.tokens.worlds import made_encoding, save_word_tokenizer
-
-
-@pytest.fixture
-def word_file(tmp_path):
-    (tmp_path / "model").mkdir()
-    return save_word_tokenizer(tmp_path / "model")
+from tests.corag.text.tokens.worlds import ASKING, made_encoding
 
 
 @pytest.fixture
@@ -28,11 +22,11 @@ def hub(tmp_path, monkeypatch):
     return tmp_path / "hub"
 
 
-def test_a_tokenizer_file_is_counted_whole_and_bare(word_file):
-    for part in (word_file, str(word_file), word_file.parent, f"model(model={word_file})"):
+def test_a_tokenizer_file_is_counted_whole_and_bare():
+    for part in (ASKING, str(ASKING), ASKING.parent, f"model(model={ASKING})"):
         counter = corag.tokens(part)
         assert counter.count(["", "a", "a b c d e f g h i j"]).tolist() == [0, 1, 10] and counter.exact
-    assert counter.name == str(word_file)
+    assert counter.name == str(ASKING)
 
 
 def test_a_folder_without_a_tokenizer_file_is_an_error_that_names_the_file(tmp_path):
@@ -50,10 +44,10 @@ def test_a_model_of_openai_counts_by_its_encoding(monkeypatch, name):
     _encoding.cache_clear()
 
 
-def test_a_served_model_counts_by_its_own_tokenizer_in_the_cache(hub, word_file):
-    put_on_hub(hub, "Someone/words", word_file.parent)
+def test_a_served_model_counts_by_its_own_tokenizer_in_the_cache(hub):
+    put_on_hub(hub, "Someone/words", ASKING.parent)
     assert tokens_for_model("Someone/words").name == "Someone/words"
-    assert tokens_for_model(str(word_file.parent)).exact
+    assert tokens_for_model(str(ASKING.parent)).exact
 
 
 def test_a_served_model_without_a_tokenizer_is_estimated_with_a_warning(hub, caplog):

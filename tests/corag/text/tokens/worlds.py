@@ -2,9 +2,10 @@
 
 import base64
 from functools import cache
+from pathlib import Path
 
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer
 
 from corag.text.tokens import TokenizerCounter
 from corag.types import Answer
@@ -17,57 +18,35 @@ PROSE = [
     "多瑙河是欧洲第二长河。 Она протекает через десять стран.",
 ]
 CONTROL = "<|end|>"
+FOLDER = Path(__file__).parent
+ASKING = FOLDER / "asking" / "tokenizer.json"
+"""A tokenizer of white-space words whose file asks for special tokens, truncation to 3 and padding to 8."""
 
 
 @cache
-def byte_level(vocabulary=400):
+def counter(name):
+    """A counter by the tokenizer of a file here; their vocabularies are those of the first texts of `PROSE`."""
+    return TokenizerCounter(Tokenizer.from_file(str(FOLDER / f"{name}.json")), name=name)
+
+
+def byte_level():
     """Merges bytes, as GPT-2, Llama 3 and Qwen do."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=[CONTROL],
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(PROSE, trainer)
-    return TokenizerCounter(tokenizer, name="byte-level")
+    return counter("byte-level")
 
 
-@cache
 def unigram():
     """Takes the most probable pieces, as T5 and XLM-R do; what it does not know is one token, however long."""
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.normalizer = normalizers.NFKC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=120, special_tokens=["<unk>"], unk_token="<unk>", show_progress=False, max_piece_length=6
-    )
-    tokenizer.train_from_iterator(PROSE[:2], trainer)
-    return TokenizerCounter(tokenizer, name="unigram")
+    return counter("unigram")
 
 
-@cache
 def by_score():
     """Merges characters and falls back to bytes, as Llama 2 and Gemma do."""
-    pieces = [
-        "<unk>",
-        *(f"<0x{byte:02X}>" for byte in range(256)),
-        *sorted(set("\u2581".join(PROSE[:2]).replace(" ", ""))),
-    ]
-    tokenizer = Tokenizer(
-        models.BPE({piece: place for place, piece in enumerate(pieces)}, [], unk_token="<unk>", byte_fallback=True)
-    )
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
-    return TokenizerCounter(tokenizer, name="by-score")
+    return counter("by-score")
 
 
-@cache
 def words():
     """Knows a few words, and one token for all others."""
-    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "the": 1}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return TokenizerCounter(tokenizer, name="words")
+    return counter("words")
 
 
 def made_encoding(name="made"):
@@ -120,14 +99,3 @@ class ChatReader:
     def answer(self, query, context):
         self.sent.append(self.prompt(query, context))
         return Answer("so it is", prompt_tokens=self.served)
-
-
-def save_word_tokenizer(folder):
-    """Save a tokenizer of white-space words whose file asks for special tokens, truncation to 3 and padding to 8."""
-    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "[CLS]": 1, "[PAD]": 2}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 1)])
-    tokenizer.enable_truncation(3)
-    tokenizer.enable_padding(length=8, pad_token="[PAD]", pad_id=2)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return folder / "tokenizer.json"
