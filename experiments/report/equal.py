@@ -85,10 +85,7 @@ def needs(found: Curves, ours: str, theirs: str) -> list[Need]:
     for (method, budget), other in sorted(found.items(), key=lambda item: item[0][1]):
         if method == theirs and len(own) > 1 and (budget > budgets[0] or other[0, 0] >= own[0][0, 0]):
             held, tokens = np.maximum.accumulate([of[:, 0] for of in own]).T, np.log([of[:, 1] for of in own]).T
-            wanted = [
-                np.exp(np.interp(value, curve, at)) if value <= curve[-1] else np.inf
-                for value, curve, at in zip(other[:, 0], held, tokens, strict=True)
-            ]
+            wanted = list(map(_tokens_for, other[:, 0], held, tokens))
             needed, interval, smallest = f"{wanted[0]:.0f}", "", own[0][0, 1]
             if np.isinf(wanted[0]):
                 needed = "not held"
@@ -99,6 +96,13 @@ def needs(found: Curves, ours: str, theirs: str) -> list[Need]:
                 interval = f" ({' to '.join('more' if np.isinf(end) else f'{end:.0f}' for end in ends)})"
             listed.append(Need(budget, float(other[0, 1]), needed, interval))
     return listed
+
+
+def _tokens_for(value: float, held: FloatArray, tokens: FloatArray) -> float:
+    """Return the fewest tokens, given as logarithms, at which a curve that never falls holds a value; inf if none."""
+    end = int(np.searchsorted(held, value))
+    between = slice(max(end - 1, 0), end + 1)
+    return np.inf if end == len(held) else float(np.exp(np.interp(value, held[between], tokens[between])))
 
 
 def needs_table(kinds: Mapping[str, Curves], ours: str, others: Mapping[str, str]) -> Table:

@@ -87,6 +87,10 @@ def test_tokens_for_what_another_method_holds_by_hand():
     assert table.rows == [["256, known", "240: 100 (100 to 100)"], ["1,024, known", "1000: not held"]]
     less = needs_table({"": curves(ours + held(256, FILLING, 0.1, 0.3, 240))}, "corag", {FILLING: "filling"})
     assert less.rows == [["256", "240: fewer than 50"]]
+    # What is held with few tokens already, and with many no better.
+    level = held(64, "corag", 0, 0, 50) + held(256, "corag", 1, 1, 200) + held(1024, "corag", 1, 1, 800)
+    [first] = needs(curves(level + held(1024, FILLING, 1, 1, 1000)), "corag", FILLING)
+    assert str(first) == "1000: 200 (200 to 200)"
     lead = (
         "**Tokens in which the default holds what filling holds in 240: 100 on kinds known; "
         "in 1000: not held on kinds known.**"
