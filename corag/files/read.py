@@ -58,7 +58,7 @@ READERS: Mapping[str, Reader] = {
     "csv": Reader("corag.files.plain:read_csv", 5),
     "jsonl": Reader("corag.files.plain:read_jsonl", 3),
     "json": Reader("corag.files.plain:read_json", 2),
-    "html": Reader("corag.files.web:read_html", 6, _PAGES),
+    "html": Reader("corag.files.web:read_html", 7, _PAGES),
     "docx": Reader("corag.files.web:read_docx", 4, ("mammoth", *_PAGES)),
     "pdf": Reader("corag.files.pdf:read_pdf", 3, ("pypdfium2",)),
     "pptx": Reader("corag.files.office:read_pptx", 5, ("pptx",)),
@@ -68,7 +68,7 @@ READERS: Mapping[str, Reader] = {
     "tex": Reader("corag.files.markup:read_tex", 3, ("pylatexenc",)),
     "mail": Reader("corag.files.plain:read_mail", 4),
     "notebook": Reader("corag.files.plain:read_notebook", 3),
-    "epub": Reader("corag.files.plain:read_epub", 4, _PAGES),
+    "epub": Reader("corag.files.plain:read_epub", 5, _PAGES),
     "man": Reader("corag.files.web:read_man", 5, ("mandoc", *_PAGES)),
 }
 """Type -> its reader."""

@@ -7,6 +7,7 @@ import re
 import subprocess
 import warnings
 import zipfile
+from codecs import BOM_UTF8, lookup
 from collections import defaultdict, deque
 from dataclasses import replace
 from itertools import pairwise
@@ -15,6 +16,7 @@ from typing import Any
 from unicodedata import category
 
 from bs4 import BeautifulSoup
+from bs4.dammit import EncodingDetector
 from markdownify import MarkdownConverter
 
 from corag.files.markdown import FileText, fenced, letters, read_markdown
@@ -101,6 +103,8 @@ def _with_anchors(file: FileText, anchors: list[tuple[str, str]]) -> FileText:
 
 def parse_html(data: bytes | str, parser: str = "lxml") -> Any:
     """Return the tree of a page, or of an XML document by the parser `xml`."""
+    if isinstance(data, bytes) and parser != "xml":
+        data = _decoded(data)
     with warnings.catch_warnings():
         # It warns of XHTML, of texts that look like a file's name, and of bytes in another encoding than declared.
         warnings.simplefilter("ignore")
@@ -111,6 +115,18 @@ def parse_html(data: bytes | str, parser: str = "lxml") -> Any:
     if max(depths.values()) > MAX_DEPTH:
         raise UnreadableFileError(NESTED)
     return tree
+
+
+def _decoded(page: bytes) -> str:
+    """Return the text of a page by the encoding that it declares, or else, and where that is wrong, as any text."""
+    declared = EncodingDetector.find_declared_encoding(page, is_html=True)
+    if declared is None or page.startswith(BOM_UTF8):
+        return decode(page)
+    try:
+        # As browsers read what is declared to be ISO-8859-1: its other characters are controls, which no page has.
+        return page.decode("cp1252" if lookup(declared).name == "iso8859-1" else declared)
+    except (LookupError, UnicodeDecodeError):
+        return decode(page)
 
 
 def read_docx(data: bytes, name: str) -> FileText:
