@@ -211,7 +211,7 @@ class Chat(Part, ABC):
             return [whole(conversations[0])]
         # Unlike those of `concurrent.futures`, these threads do not keep an interrupted process waiting for a reply.
         with ThreadPool(self.max_concurrent) as pool:
-            return pool.map(whole, conversations, chunksize=1)
+            return list(pool.imap(whole, conversations))  # `map` would end the others before it raises
 
     def stream_reply(self, messages: Messages) -> Generator[str, None, ChatReply]:
         """Yield the pieces of a reply as they arrive, thoughts included, and return it; closing stops the model.

@@ -111,6 +111,12 @@ def test_many_are_answered_in_order_with_a_bound(reader_for):
     assert [answer.text for answer in answers] == list("01234")
 
 
+def test_the_first_failure_ends_all(reader_for):
+    with ChatServer(Reply(status=500, delay_s=0.05)) as server, pytest.raises(ChatError):
+        reader_for(server, max_concurrent=2).answer_many([QUERY] * 40, [CONTEXT] * 40)
+    assert len(server.chats) < 40
+
+
 FAULTS = {
     "429": (Reply(status=429, error="too many"), "429.*too many"),
     "no last line": (Reply("Par", ending="nothing"), "no whole answer"),
