@@ -166,7 +166,7 @@ class Chat(Part, ABC):
         return json.dumps([self.package, self.model, self.temperature, self.seed, self.max_answer_tokens])
 
     @cached_property
-    def counter(self) -> TokenCounter:
+    def tokens(self) -> TokenCounter:
         """Counts as the model does; an estimate, flagged as such, if its tokenizer is not at hand."""
         if self.tokenizer is not None:
             return make_tokens(self.tokenizer)
@@ -186,7 +186,7 @@ class Chat(Part, ABC):
 
     def count(self, messages: Messages) -> int:
         """Return an upper estimate of the tokens of the whole prompt: servers keep their chat templates."""
-        contents = self.counter.count([message["content"] for message in messages])
+        contents = self.tokens.count([message["content"] for message in messages])
         return int(contents.sum()) + MESSAGE_TOKENS * len(messages) + CHAT_TOKENS
 
     def ask_many(self, conversations: Sequence[Messages], *, first_tokens: bool = False) -> list[ChatReply]:
@@ -231,7 +231,7 @@ class Chat(Part, ABC):
         if (window := self.context_window) is None:
             return
         if (prompt_tokens := self.count(messages)) + self.max_answer_tokens > window:
-            counted = "" if self.counter.exact else " (an upper estimate: name the model's tokenizer to count exactly)"
+            counted = "" if self.tokens.exact else " (an upper estimate: name the model's tokenizer to count exactly)"
             raise InputError(
                 f"the prompt has {prompt_tokens} tokens{counted} and the reply up to {self.max_answer_tokens}, more "
                 f"than the {window} of the window of {self.title}; lower the token budget or max_answer_tokens, or "

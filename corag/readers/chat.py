@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.checks import check_query
-from corag.models.chat import DEFAULT_OLLAMA_MODEL, Chat, ChatReply, OllamaChat, OpenAIChat
+from corag.models.chat import Chat, ChatReply, OllamaChat, OpenAIChat
 from corag.models.prompts import Messages, Prompt, prompt
 from corag.optional import warn_once
 from corag.text.documents import SEPARATOR
-from corag.types import Answer, TokenCounter
+from corag.types import Answer
 
 NO_ANSWER = "I don't know"
 """The reply that the shipped prompts ask for if the context does not contain the answer."""
@@ -52,11 +52,6 @@ class ChatReader(Chat):
     def identity(self) -> str:
         """What answers depend on besides question and context."""
         return f"{super().identity} {self.template.text!r}"
-
-    @property
-    def tokens(self) -> TokenCounter:
-        """Counts as the model does, or, if its tokenizer is not on this machine, an upper bound."""
-        return self.counter
 
     @property
     def window_tokens(self) -> int | None:
@@ -124,15 +119,12 @@ class ChatReader(Chat):
 
 
 @dataclass(kw_only=True, eq=False)
-class OllamaReader(ChatReader, OllamaChat):
+class OllamaReader(OllamaChat, ChatReader):
     """Asks an Ollama server; for the settings see `ChatReader` and `corag.models.chat.OllamaChat`."""
-
-    # Fields of the first base, which has no default here, override those of the second.
-    model: str = DEFAULT_OLLAMA_MODEL
 
 
 @dataclass(kw_only=True, eq=False)
-class OpenAIReader(ChatReader, OpenAIChat):
+class OpenAIReader(OpenAIChat, ChatReader):
     """Asks an OpenAI-compatible server; see `ChatReader` and `corag.models.chat.OpenAIChat`."""
 
 

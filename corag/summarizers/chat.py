@@ -12,7 +12,7 @@ from common.checks import check_choice
 from corag.errors import InputError, ReaderError, SummarizerError
 from corag.models.chat import DEFAULT_OLLAMA_MODEL, Chat, OllamaChat, OpenAIChat
 from corag.models.prompts import prompt
-from corag.types import SummaryRequest, TokenCounter
+from corag.types import SummaryRequest
 
 Task = Literal["question", "statement", "person", "summary"]
 
@@ -49,11 +49,6 @@ class ChatSummarizer(Chat):
                 f"max_answer_tokens={self.max_answer_tokens} and the prompt leave no room for texts in the window of "
                 f"{self.title}; lower the former, or set a larger window"
             )
-
-    @property
-    def tokens(self) -> TokenCounter:
-        """Counts the tokens of texts and summaries; see `tokenizer`."""
-        return self.counter
 
     @cached_property
     def window_tokens(self) -> int | None:
