@@ -1,6 +1,6 @@
 """Training an agent with Lightning: seeded, resumable, quiet.
 
-The last epoch and the one to keep are under `<out_dir>/epochs-<hash of the work>`. A training that was killed and is
+The last epoch and the best one are under `<out_dir>/epochs-<hash of the work>`. A training that was killed and is
 started again with the same data and settings continues there and ends with the same bits, because all randomness of an
 epoch derives from (seed, epoch).
 """
@@ -26,11 +26,11 @@ from agent.checkpoint import load, model_card, save
 from agent.config import AgentConfig, TrainConfig
 from agent.predict import ConfigurationAgent
 from agent.training.data import TrainingTable
-from agent.training.lightning import train_module, train_once
+from agent.training.lightning import LAST, train_module, train_once
 from agent.training.module import AgentModule
 from common.errors import InputError
 
-CHECKPOINT_DIR, KEPT = "checkpoint", "kept.ckpt"
+CHECKPOINT_DIR, BEST = "checkpoint", "best.ckpt"
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def fit(
     checkpoint = Path(out_dir) / CHECKPOINT_DIR
     tables = [table.digest() for table in (train, val) if table is not None]
     parts = json.dumps([tables, config.to_dict(), dataclasses.asdict(train_config)], sort_keys=True, default=str)
-    figures = _Figures(progress, train_config)
+    figures = _Figures(progress, train_config.epochs)
 
     def learn(state: Path) -> dict[str, Any]:
         state.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,8 @@ def fit(
             logger=(logger and logger(state)) or DummyLogger(),
             limit_val_batches=0.0 if val is None else 1.0,
         )  # fmt: skip
-        kept = torch.load(state / KEPT, map_location="cpu", weights_only=True)
+        file = state / (LAST if train_config.keep == "last" else BEST)
+        kept = torch.load(file, map_location="cpu", weights_only=True)
         module.load_state_dict(kept["state_dict"])
         root = trainer.strategy.root_device
         name = torch.cuda.get_device_name(root) if root.type == "cuda" else root.type
@@ -127,12 +128,12 @@ def fit(
 
 
 class _Figures(pl.Callback):  # type: ignore[misc]
-    """Collects the figures of each epoch, logs them, saves the epoch to keep and stops where one is not finite."""
+    """Collects the figures of each epoch, logs them, saves the best epoch and stops where one is not finite."""
 
-    def __init__(self, progress: Callable[[int, int], None] | None, config: TrainConfig) -> None:
+    def __init__(self, progress: Callable[[int, int], None] | None, epochs: int) -> None:
         self.history: list[dict[str, float]] = []
         self.resumed = 0
-        self._progress, self._config = progress, config
+        self._progress, self._epochs = progress, epochs
 
     def state_dict(self) -> dict[str, Any]:
         return {"history": self.history}
@@ -154,10 +155,10 @@ class _Figures(pl.Callback):  # type: ignore[misc]
         self.history.append(row)
         self._log(trainer, epoch)
         # Not by a ModelCheckpoint, which forgets the best epoch if the folder was moved, and compares in float32.
-        if self._config.keep == "last" or all(_rank(row) < _rank(earlier) for earlier in self.history[:-1]):
-            trainer.save_checkpoint(Path(trainer.default_root_dir) / KEPT, weights_only=True)
+        if all(_rank(row) < _rank(earlier) for earlier in self.history[:-1]):
+            trainer.save_checkpoint(Path(trainer.default_root_dir) / BEST, weights_only=True)
         if self._progress is not None:
-            self._progress(epoch + 1, self._config.epochs)
+            self._progress(epoch + 1, self._epochs)
 
     def _log(self, trainer: pl.Trainer, epoch: int) -> None:
         step = trainer.global_step * (epoch + 1) // len(self.history)

@@ -123,9 +123,7 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         if config.min_lead is None:  # not by the questions to test on, whose figures would then be too hopeful
             gain = None if validation is None else gain_over_single(followed, validation, config.target)
             used = followed if gain is not None and gain.low > 0 else departing(followed, 1.0)
-            known = (
-                "There are no validation questions" if gain is None else f"On {gain.n} for validation it gains {gain}"
-            )
+            known = f"On {gain.n} validation questions it gains {gain}" if gain else "There are no validation questions"
             single = f"names `{used.config.best_single}` for every question (`min_lead` is 1)"
             decision = f" {known}: the checkpoint {'follows it' if used is followed else single}."
         page = Page("The agent", "There are no questions to test it on.", [])

@@ -72,7 +72,7 @@ def test_the_whole_demo_on_a_few_topics_and_again(tmp_path, monkeypatch, capsys)
     html = page.read_text(encoding="utf-8")
     assert html.count("<svg") == 1 and html.count("<summary>All measures at ") == len(BUDGETS)
     printed = capsys.readouterr().out
-    assert "checkpoint in" in printed and "4 questions that it has not seen" in printed and "[1" in printed
+    assert "checkpoint in" in printed and "On 4 validation questions it gains" in printed and "[1" in printed
     labels = read_labels(str(out / "labels.parquet"))
     assert len(labels) == 8 and labels.metadata[0]["settings"]["budget"] == LABEL_BUDGET
     loaded = agent.load(out / "agent" / "checkpoint")
