@@ -6,7 +6,7 @@ import corag
 from corag.files import read_file
 from corag.files.chunks import chunk_file
 from corag.files.read import UnreadableFileError, find_files
-from tests.corag.files.worlds import SAMPLES, outline, pdf
+from tests.corag.files.worlds import ODD, SAMPLES, outline
 
 
 def test_mail_is_told_by_what_is_in_it(tmp_path):
@@ -63,7 +63,7 @@ REPEATED = [
     ("a.md", b"<a " + b"'" * 80_000 + b"b"),
     ("a.md", b"# a" + b" " * 80_000 + b"b\nc"),
     ("a.md", b"# a" + "§".encode() * 80_000 + b"b\nc"),
-    ("a.pdf", pdf([["a" * 40_000, "b"]])),
+    ("a.pdf", (ODD / "long.pdf").read_bytes()),
     ("a.txt", "😀".encode() * 8_000),
     ("a.txt", b"word " * 20_000),
     ("a.txt", b"a" * 100_000),

@@ -19,7 +19,7 @@ from corag.files.markdown import read_markdown
 from corag.files.plain import read_md
 from corag.files.read import UnreadableFileError, decode, find_files, parse_file, read_bytes
 from corag.files.web import read_man
-from tests.corag.files.worlds import PUMP, SAMPLES, VALVE, outline, pdf
+from tests.corag.files.worlds import PUMP, SAMPLES, VALVE, outline
 
 WORD = (SAMPLES / "pump.docx").read_bytes()
 
@@ -125,16 +125,6 @@ def test_pictures_do_not_count_as_text():
     with zipfile.ZipFile(file, "a") as archive:
         archive.writestr("word/media/photo.jpg", os.urandom(40 * 2**20))
     assert read_file(file.getvalue(), "a.docx") == read_file(WORD, "a.docx")
-
-
-@pytest.mark.parametrize(
-    ("line", "starts"), [("Kapitel 2.1 Use", True), ("iv Use", True), ("2Use", True), ("Do not Use", False)]
-)
-def test_bookmarks_and_titles_of_a_pdf_are_those_of_its_pages(line, starts):
-    lines = ["Before it.", line, "Open the valve."]
-    file = read_file(pdf([lines], outline={"Use": 1}, title="untitled"), "pump.pdf")
-    before = [("pump", "Before it.")] if starts else []
-    assert outline(file) == [*before, ("Use", "\n".join(lines[2:] if starts else lines))]
 
 
 NESTED = [

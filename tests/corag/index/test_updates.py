@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import shutil
 import time
 from datetime import timedelta
 
@@ -16,7 +17,7 @@ from corag.errors import DataError, IndexMismatchError, InputError
 from corag.files import process
 from corag.index import ChunkIndex, store, update_index, write
 from corag.text.chunking import ChunkConfig
-from tests.corag.files.worlds import pdf
+from tests.corag.files.worlds import ODD, SAMPLES
 from tests.corag.index.worlds import StoppedEmbedder, table_of
 from tests.fakes import HashEmbedder
 
@@ -223,9 +224,9 @@ def test_an_index_among_its_documents_is_no_document(folder):
 
 
 def test_files_that_cannot_be_read_are_listed_and_left_out(folder, tmp_path, capsys):
-    (folder / "torn.pdf").write_bytes(pdf([["text"]])[:300])
-    (folder / "locked.pdf").write_bytes(pdf([["text"]], password="x"))
-    (folder / "scan.pdf").write_bytes(pdf([[]]))
+    (folder / "torn.pdf").write_bytes((SAMPLES / "pump.pdf").read_bytes()[:300])
+    for name in ("locked.pdf", "scan.pdf"):
+        shutil.copy(ODD / name, folder)
     (folder / "empty.txt").write_bytes(b"")
     (folder / "old.docx").write_bytes(b"\xd0\xcf\x11\xe0")
     (folder / "binary.txt").write_bytes(bytes(range(256)) * 9 + bytes(900))
@@ -258,7 +259,7 @@ def test_files_that_cannot_be_read_are_listed_and_left_out(folder, tmp_path, cap
     # Files with one reason are on one line.
     for name, reason in reasons.items():
         assert re.search(rf"^  skipped: .*{re.escape(name)}.*: {re.escape(reason)}$", said, re.MULTILINE), name
-    (folder / "torn.pdf").write_bytes(pdf([["text"]]))
+    shutil.copy(SAMPLES / "pump.pdf", folder / "torn.pdf")
     (folder / "a.md").write_bytes(b"")
     mended = update(folder, tmp_path / "index")
     assert files_of(mended) == (1, 2, 0, 0)
