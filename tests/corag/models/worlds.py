@@ -100,31 +100,8 @@ def save_bge_m3(folder):
     return folder
 
 
-OWN_CODE = """
-import os
-import sentencepiece
-import torch
-from transformers import BertConfig, BertModel, BertPreTrainedModel
-from transformers.modeling_outputs import SequenceClassifierOutput
-
-os.environ["OWN_CODE_RAN"] = "yes"
-
-class OwnConfig(BertConfig):
-    model_type = "{model_type}"
-
-class OwnReranker(BertPreTrainedModel):
-    config_class = OwnConfig
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.bert = BertModel(config)
-        self.head = torch.nn.Linear(config.hidden_size, config.num_labels)
-        self.post_init()
-
-    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, **others):
-        pooled = self.bert(input_ids, attention_mask, token_type_ids)[1]
-        return SequenceClassifierOutput(logits=-self.head(pooled))
-"""
+OWN_CODE = Path(__file__).with_name("own_reranker.txt")
+"""The module of a model, but for the type that its configuration claims."""
 
 
 def save_own_code(folder, code=None, *, model_type="bert", repository=""):
@@ -137,7 +114,7 @@ def save_own_code(folder, code=None, *, model_type="bert", repository=""):
     renamed = {name.replace("classifier.", "head."): tensor for name, tensor in weights.items()}
     save_file(renamed, folder / "model.safetensors", metadata={"format": "pt"})
     (code or folder).mkdir(exist_ok=True, parents=True)
-    ((code or folder) / "own_reranker.py").write_text(OWN_CODE.replace("{model_type}", model_type))
+    ((code or folder) / "own_reranker.py").write_text(OWN_CODE.read_text().replace("{model_type}", model_type))
     module = f"{repository}--own_reranker" if repository else "own_reranker"
     written = json.loads((folder / "config.json").read_text())
     kept = {name: value for name, value in written.items() if name not in ("architectures", "id2label", "label2id")}
