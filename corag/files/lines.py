@@ -16,8 +16,8 @@ _NEAR = 6
 _BROKEN_WORD = re.compile(
     r"(?<![\w-])(-*+)(\w[\w-]*)(\ufffe|[-\u2010\xad](?=\r?\n))((?:\r?\n[ \t]*)?)(\w+)([^\s\w]*)( ?)"
 )
-# A rule, or the underline of a heading: each sign may be a token.
-_RULE = re.compile(r"([^\w\s]|_)\1{9,}")
+# A rule, or the underline of a heading: each sign may be a token. Bars are the empty cells of a row.
+_RULE = re.compile(r"([^\w\s|]|_)\1{9,}")
 _SPACED_WORD = re.compile(r"\w+(?:-\w+)*")
 
 

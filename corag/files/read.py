@@ -53,8 +53,8 @@ class Reader(NamedTuple):
 
 _PAGES = ("bs4", "lxml", "markdownify")
 READERS: Mapping[str, Reader] = {
-    "markdown": Reader("corag.files.plain:read_md", 7),
-    "text": Reader("corag.files.plain:read_text", 3),
+    "markdown": Reader("corag.files.plain:read_md", 8),
+    "text": Reader("corag.files.plain:read_text", 4),
     "csv": Reader("corag.files.plain:read_csv", 5),
     "jsonl": Reader("corag.files.plain:read_jsonl", 3),
     "json": Reader("corag.files.plain:read_json", 2),

@@ -106,7 +106,7 @@ def parse_html(data: bytes | str, parser: str = "lxml") -> Any:
     if isinstance(data, bytes) and parser != "xml":
         data = _decoded(data)
     with warnings.catch_warnings():
-        # It warns of XHTML, of texts that look like a file's name, and of bytes in another encoding than declared.
+        # It warns of XHTML, and of texts that look like a file's name.
         warnings.simplefilter("ignore")
         tree = BeautifulSoup(data, parser)
     depths = {id(tree): 0}
