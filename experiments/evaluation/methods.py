@@ -6,7 +6,8 @@ And what they are made of: reader, tokenizer, embedder, rerankers, shared where 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, NamedTuple, cast
@@ -223,6 +224,19 @@ class Parts:
         return cache(lambda name: RERANKERS.make(name, defaults={"encoder": self.encoder}))
 
 
-def checkpoint_hash(agent: str) -> list[str]:
-    """Return hashes of a checkpoint's files: a new training may have written to the same folder."""
-    return [digest(file) for file in sorted(checkpoint_folder(agent).glob("*")) if file.is_file()]
+def trained_hash(agent: str, parts: Iterable[str]) -> list[str]:
+    """Return hashes of the files of an agent, and of those agents, adapters and models in folders that parts name.
+
+    A new training may have written to the same folder.
+    """
+    folders = [agent, *(name for part in parts for name in _trained(part))]
+    return [digest(file) for name in folders for file in sorted(checkpoint_folder(name).glob("*")) if file.is_file()]
+
+
+def _trained(part: object) -> Iterator[str]:
+    with suppress(InputError):  # a value that is no part
+        for name, value in parse(part).settings.items():
+            if name in ("agent", "adapter", "model", "encoder"):
+                yield str(value)
+            else:
+                yield from (inner for one in (value if isinstance(value, list) else [value]) for inner in _trained(one))

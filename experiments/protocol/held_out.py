@@ -9,20 +9,18 @@ how often a result was tried.
 from __future__ import annotations
 
 import datetime
-import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from corag.errors import DataError, InputError
+from corag.optional import warn_once
 from corag.text.data import DataFolder, Query
 from corag.text.visible import to_json
 from experiments.data.folder import read_source
 from experiments.data.splits import document_groups
 from experiments.run.journal import commit
-
-logger = logging.getLogger(__name__)
 
 HELD_OUT_FILE = Path(__file__).with_name("sealed.txt")
 REGISTER = Path(__file__).with_name("register.jsonl")
@@ -81,10 +79,10 @@ def unsealed(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
     if queries and not left:
         raise DataError(f'{folder.path}: all {len(queries)} questions are sealed; measure them with --look "why"')
     if len(left) < len(queries):
-        logger.warning(
-            '%s: %d sealed questions of %d are left out; --look "why" measures them alone, and is registered',
-            folder.path, len(queries) - len(left), len(queries),
-        )  # fmt: skip
+        warn_once(
+            f"{folder.path}: {len(queries) - len(left)} sealed questions of {len(queries)} are left out; "
+            '--look "why" measures them alone, and is registered'
+        )
     return left
 
 

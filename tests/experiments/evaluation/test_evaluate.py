@@ -10,7 +10,7 @@ from corag.registry import READERS, SELECTORS
 from corag.selectors.base import BudgetedSelector, Choice
 from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
-from experiments.evaluation.methods import make_methods
+from experiments.evaluation.methods import make_methods, trained_hash
 from experiments.report.measures import MEASURES
 from experiments.report.results import Result
 from tests.experiments.worlds import DOCUMENTS, QUERIES, evaluate, rows_of
@@ -118,6 +118,15 @@ def test_what_a_set_leaves_open_is_as_given_for_all():
     assert (two.data, two.split, two.limit, two.pool, two.history) == ("folder/two", "train", 2, "corpus", "all")
     assert (one.reranker, two.reranker) == ("minilm-cosine", "bm25")
     assert EvaluateConfig(sets=sets).by_set()["a"].split == "dev"
+
+
+def test_what_was_trained_anew_is_other_work(tmp_path):
+    named = [f"corag(agent={tmp_path})", f"naive(reranker=fused(signals=[bm25, cross-encoder(model={tmp_path})]))"]
+    (tmp_path / "config.json").write_text("{}")
+    before = trained_hash(str(tmp_path), named)
+    (tmp_path / "config.json").write_text("{ }")
+    assert len(before) == 3 and not set(before) & set(trained_hash(str(tmp_path), named))
+    assert trained_hash("none", ["top-k", "corag(agent=none, reranker=cosine(encoder=e5))", "crag(x=a (b)"]) == []
 
 
 def test_a_server_that_is_down_stops_the_comparison(small_data, monkeypatch):
