@@ -19,7 +19,7 @@ from corag.cli.page import Page, Section, Table
 from corag.errors import DataError, InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime
-from corag.registry import SELECTORS
+from corag.registry import RERANKERS, SELECTORS
 from experiments.adapters.fused import fit_own
 from experiments.agents.targets import DEFAULT
 from experiments.data.config import CandidateSettings, candidate_settings
@@ -74,6 +74,8 @@ class TuneConfig(CandidateSettings, Runtime, Tracking):
             raise InputError(f"out is {self.out!r}, which is a file; give a folder")
         for part in split_parts(self.configurations):
             SELECTORS.check(part)
+        for part in split_parts(self.signals):
+            RERANKERS.check(part)
 
 
 @in_runtime

@@ -209,8 +209,8 @@ def fit(
             kept = trained.history[trained.best_epoch]
             if page is not None:
                 run.log_html("report", page.html())
-                tables = [block for section in page.sections for block in section.blocks if isinstance(block, Table)]
-                for table in tables[:1]:
+                blocks = [block for section in page.sections for block in section.blocks]
+                for table in [block for block in blocks if isinstance(block, Table)][:1]:
                     rows = [[cell.replace("**", "") for cell in row] for row in table.rows]
                     run.log_table("comparison", table.headings, rows)
             run.log_metrics({f"kept_{figure}": value for figure, value in kept.items()})

@@ -135,3 +135,5 @@ def test_too_few_questions_and_none_to_learn_from(tmp_path):
     for queries in (MANY_QUERIES[:5], [{**row, "answers": [], "gold": []} for row in MANY_QUERIES]):
         with pytest.raises(DataError, match="question"):
             tune(TuneConfig(str(write_folder(tmp_path / "island", queries=queries)), str(tmp_path / "out"), quiet=True))
+    with pytest.raises(InputError, match="did you mean 'bm25'"):
+        TuneConfig("island", "out", signals="minilm-late,bm52")
