@@ -15,7 +15,7 @@ from corag.text.documents import Document, with_title
 from corag.text.words import language_of
 from corag.types import Chunk, TokenCounter
 
-CHUNKING_VERSION = 9
+CHUNKING_VERSION = 10
 """Raised by every change of where texts are cut, here or in `corag.files.chunks`: indexes then read all files again."""
 DEFAULT_CHUNK_TOKENS = 128
 DEFAULT_BUDGET = 1024
@@ -37,6 +37,8 @@ _LIST_CHARACTERS = 16
 _MAX_NUMBER = 32
 """Characters of what may number a sentence."""
 _WORD = re.compile(r"\S+\s*|\s+")
+_CLOSING = re.compile(r"(?<=\S)(?:[^\w\s]|_){1,8}(?:\s+|\Z)")
+"""Marks written together with the sentence before them, and so of it: `**Note.** Wait.`"""
 # In the synopsis of a command dots say that something may be repeated: "cp [OPTION]... SOURCE... DIRECTORY".
 _REPEATED = re.compile(r"(?:[])>}A-Z]\.{3}|\.{3}(?=\s*[][<{|]))[^\S\n]*")
 
@@ -45,7 +47,7 @@ def sentence_spans(text: str) -> list[Span]:
     """Return the sentences of a text, without gap or overlap; trailing white space belongs to its sentence.
 
     They end where sentencex (https://github.com/wikimedia/sentencex) says, but not within the synopsis of a command,
-    nor behind what numbers the next one, such as "3.1." or "A.".
+    nor behind what numbers the next one, such as "3.1." or "A.", nor before marks that close one, such as `**`.
     """
     if not text:
         return []
@@ -53,7 +55,8 @@ def sentence_spans(text: str) -> list[Span]:
     within = {match.end() for match in _REPEATED.finditer(text)}
     within |= {end for start, end in spans if _is_number(text[start : min(end, start + _MAX_NUMBER)])}
     starts = [start for start, end in spans if text[start:end].strip() and start not in within]
-    return list(pairwise([0, *starts[1:], len(text)]))
+    behind = {marks.end() if (marks := _CLOSING.match(text, start)) else start for start in starts[1:]}
+    return list(pairwise(sorted({0, *behind, len(text)})))
 
 
 def _is_number(sentence: str) -> bool:

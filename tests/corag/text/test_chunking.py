@@ -42,13 +42,14 @@ def bounds(chunks) -> list[tuple[int, int]]:
         ["tee [OPTION]... [FILE]...\n\n", "Copies."],
         ["stdbuf OPTION... COMMAND\n\n", "It runs it."],
         ["git add <path>... [<other>...]\n\n", "Adds it."],
+        ["**Note.** ", "_Wait._ ", 'It is the "end".) ', "Go.**"],
         ["В 1799 г. родился А. С. Пушкин (A. S. Pushkin). ", "Жил на ул. Тверской, д. 5. ", "Где? ", "В Москве."],
         ["Ο Κ. Π. Καβάφης γεννήθηκε το 1863 μ.Χ. στην πόλη. ", "Ναι."],
         ["ए. पी. जे. अब्दुल कलाम थे। ", "हाँ।"],
     ],
     ids=lambda sentences: sentences[0],
 )
-def test_numbers_initials_and_synopses_stay_whole(sentences):
+def test_numbers_initials_marks_and_synopses_stay_whole(sentences):
     text = "".join(sentences)
     assert [text[start:end] for start, end in sentence_spans(text)] == sentences
 
