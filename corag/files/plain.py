@@ -112,9 +112,9 @@ def read_json(data: bytes, name: str) -> FileText:
 
 def _add_row(document: TextBuilder, number: int, row: Any) -> None:
     fields = row if isinstance(row, dict) else {"": row}
-    titles = [str(fields[field]) for field in _TITLES if isinstance(fields.get(field), str | int)]
+    titles = [str(fields[field]).strip() for field in _TITLES if isinstance(fields.get(field), str | int)]
     document.line(number)
-    document.heading(2, titles[0] if titles else f"{number}")
+    document.heading(2, next(filter(None, titles), f"{number}"))
     document.block("\n".join(_field(field, value) for field, value in fields.items() if value not in (None, "")))
 
 
