@@ -79,13 +79,14 @@ def check_untrusted(table: Registry[Any], part: object, source: object) -> Confi
         # tiktoken fetches the vocabulary of an encoding.
         if key not in parameters or key in ("trust_remote_code", "encoding"):
             refused = f"its setting {key!r}"
-        elif value is None:
-            continue
-        elif key == "model" or (key == "encoder" and value not in ENCODERS):
+        elif key == "model" or (key == "encoder" and str(value) not in ENCODERS):
             if not refused and (_is_there(str(value)) or not _is_cached(table, str(value))):
                 refused = f"{str(value)!r:.300}, which is not a model in the cache on this machine (hf download)"
-        elif inner is not None and isinstance(value, str):
-            check_untrusted(inner, value, source)
+        elif value is None:
+            continue
+        elif inner is not None:
+            for one in value if isinstance(value, list) else [value]:
+                check_untrusted(inner, one, source)
         elif not _is_plain(value) or "Path" in hint or ("AgentSource" in hint and not _is_agent(value)):
             refused = f"its setting {key!r}"
     if refused:

@@ -237,7 +237,7 @@ def completed(given: Mapping[str, Any]) -> dict[str, Any]:
     there is none unless it is given.
     """
     reranker = given.get("reranker", SINGLE["reranker"])
-    if (parse(reranker).name if isinstance(reranker, str) else reranker.name) != SINGLE["reranker"]:
+    if (parse(reranker).name if isinstance(reranker, str) else getattr(reranker, "name", "")) != SINGLE["reranker"]:
         return {"unit": "passage", "cost_weight": 0.0, **given}
     price = {"keep": None} if "cost_weight" in given else {}
     return {**SINGLE, **price, **given}
