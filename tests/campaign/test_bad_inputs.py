@@ -7,6 +7,7 @@ Python calls, below. What an error says is tested where it helps: it names the f
 import json
 import math
 import shlex
+import shutil
 from collections import UserDict
 from contextlib import suppress
 from itertools import cycle
@@ -35,17 +36,6 @@ pytestmark = pytest.mark.slow
 DOORS = ("selector", "reranker", "reader", "tokens")
 ROWS = Path(__file__).with_name("bad_inputs.txt").read_text(encoding="utf-8").splitlines()
 ROWS = [row for row in ROWS if row and not row.startswith("#")]
-YAML = {
-    "bad": "data: [\n",
-    "unknown": "dta: x\n",
-    "no-key": "? [a]: b\n",
-    "endless": "a: &a [*a]\n",
-    "bomb": "a: &a [x, x]\nb: &b [*a, *a, *a]\n",
-    "deep": f"data: {'[' * 3000}{']' * 3000}\n",
-    "own-config": "data: data\nconfig: other.yaml\n",
-    "long": f"budget: {'1' * 5000}\n",
-    "code": 'data: !!python/object/apply:os.system ["touch pwned"]\n',
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +46,9 @@ def mistakes(world):
     (world / "notes.md").write_text("# Mine\n\nSome words.\n")
     (world / "empty.txt").touch()
     (world / "folder").mkdir()
-    for name, content in YAML.items():
-        (world / f"{name}.yaml").write_text(content)
+    shutil.copytree(Path(__file__).with_name("yaml"), world, dirs_exist_ok=True)
+    (world / "deep.yaml").write_text(f"data: {'[' * 3000}{']' * 3000}\n")
+    (world / "long.yaml").write_text(f"budget: {'1' * 5000}\n")
     return world
 
 

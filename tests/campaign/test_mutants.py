@@ -16,21 +16,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 def mutated(rng, content):
     """Return content with a change at random."""
-    at, size = rng.randrange(len(content)), 1 + int(rng.expovariate(1 / 8))
-    there = content[at : at + size]
-    kind = rng.randrange(6)
-    if kind == 0:
-        return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
-    if kind == 1:
-        return content[:at] + rng.randbytes(len(there)) + content[at + size :]
-    if kind == 2:
-        return content[:at] + content[at + size :]
-    if kind == 3:
-        return content[:at] + there + content[at:]
-    if kind == 4:
-        return content[:at]
-    to = rng.randrange(len(content))
-    return content[:to] + there + content[to + len(there) :]
+    at, to = rng.randrange(len(content)), rng.randrange(len(content))
+    end = at + 1 + int(rng.expovariate(1 / 8))
+    there = content[at:end]
+    mutants = (
+        content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :],
+        content[:at] + rng.randbytes(len(there)) + content[end:],
+        content[:at] + content[end:],
+        content[:at] + there + content[at:],
+        content[:at],
+        content[:to] + there + content[to + len(there) :],
+    )
+    return rng.choice(mutants)
 
 
 def of_labels(folder):

@@ -81,20 +81,7 @@ def save_bge_m3(folder):
     torch.save({**encoder.state_dict(), **older}, folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     change_json(folder / "config.json", architectures=["XLMRobertaModel"], transformers_version="4.33.0")
-    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
-    parts = [
-        {"idx": row, "name": str(row), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for row, (path, kind) in enumerate(kinds.items())
-    ]
-    (folder / "1_Pooling").mkdir()
-    files = {
-        "modules.json": parts,
-        "1_Pooling/config.json": {"word_embedding_dimension": 32, "pooling_mode_cls_token": True},
-        "config_sentence_transformers.json": {"__version__": {"sentence_transformers": "2.2.2"}},
-        "sentence_bert_config.json": {"max_seq_length": WINDOW, "do_lower_case": False},
-    }
-    for name, content in files.items():
-        (folder / name).write_text(json.dumps(content))
+    shutil.copytree(Path(__file__).with_name("m3"), folder, dirs_exist_ok=True)
     for name, size in {"colbert": 32, "sparse": 1}.items():
         torch.save(torch.nn.Linear(32, size).state_dict(), folder / f"{name}_linear.pt")
     return folder

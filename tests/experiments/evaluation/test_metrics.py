@@ -1,7 +1,9 @@
 """Figures against values worked out by hand, and against independent implementations."""
 
+import json
 import re
 import string
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,27 +67,13 @@ def chunk(document, start, end):
     return Chunk(f"{document}#{start}-{end}", "text", {"document": document, "start": start, "end": end})
 
 
-@pytest.mark.parametrize(
-    ("chunks", "gold", "recall", "precision", "full"),
-    [
-        ([], ["a"], 0.0, 0.0, 0.0),
-        ([chunk("a", 0, 9)], ["a"], 1.0, 1.0, 1.0),  # cut from the passage
-        ([chunk("a", 0, 9), chunk("b", 0, 9)], ["a", "c"], 0.5, 0.5, 0.0),
-        ([chunk("a", 0, 9), chunk("a", 9, 20)], ["a"], 1.0, 1.0, 1.0),  # either half counts
-        # Spans: half of it has to be there.
-        ([chunk("a", 0, 15)], ["a#10-20"], 1.0, 1.0, 1.0),
-        ([chunk("a", 0, 14)], ["a#10-20"], 0.0, 0.0, 0.0),
-        ([chunk("a", 0, 15), chunk("a", 15, 30)], ["a#10-20"], 1.0, 1.0, 1.0),  # both hold exactly half
-        ([chunk("a", 10, 14), chunk("a", 16, 20)], ["a#10-20"], 1.0, 0.0, 1.0),  # none by itself, both together
-        ([chunk("a", 10, 14), chunk("a", 11, 14)], ["a#10-20"], 0.0, 0.0, 0.0),  # the same characters count once
-        ([chunk("a", 0, 30), chunk("b", 0, 5), chunk("c", 0, 5)], ["a#0-4", "a#10-20", "b"], 1.0, 2 / 3, 1.0),
-        ([Chunk("a#10-20", "text")], ["a#10-20"], 1.0, 1.0, 1.0),  # named as the entry is
-        ([chunk("a", 50, 60)], ["a#0-100"], 0.0, 0.0, 0.0),  # a tenth of it, from within
-        ([chunk("a#b#", 0, 15)], ["a#b#", "a#b##10-20"], 1.0, 1.0, 1.0),  # ids may hold hashes
-        ([chunk("a", 0, 50)], ["a#10-10", "a#20-10", "a#10-"], 0.0, 0.0, 0.0),  # no characters
-    ],
-)
-def test_evidence_by_hand(chunks, gold, recall, precision, full):
+EVIDENCE = json.loads(Path(__file__).with_name("evidence.json").read_text(encoding="utf-8"))
+"""What each shows; chunks by document, start and end, or by id; gold passages and spans; and the figures."""
+
+
+@pytest.mark.parametrize(("shows", "chunks", "gold", "recall", "precision", "full"), EVIDENCE)
+def test_evidence_by_hand(shows, chunks, gold, recall, precision, full):
+    chunks = [chunk(*one) if len(one) > 1 else Chunk(*one, "text") for one in chunks]
     assert evidence_figures(chunks, gold) == pytest.approx(
         {"evidence_recall": recall, "evidence_precision": precision, "full_evidence": full}
     )
