@@ -16,31 +16,21 @@ from tests.search.worlds import HashScorer, feasible_orders, problems, scorers
 lengths = st.none() | st.integers(1, 4)
 
 
-def make(problem, max_length=None):
-    costs, budget = problem
-    return OrderSpace(np.array(costs, dtype=np.int64), budget, max_length)
-
-
-@given(problems, lengths)
-def test_enumerated_orders_are_the_feasible_ones_cheapest_first(problem, max_length):
-    space, (costs, _) = make(problem, max_length), problem
-    expected = feasible_orders(*problem, max_length)
-    rows = space.enumerate(len(expected)).tolist()
-    orders = [tuple(chunk for chunk in row if chunk < len(costs)) for row in rows]
-    assert orders == sorted(expected, key=lambda order: (sum(costs[c] for c in order), len(order), order))
-    assert not expected or space.max_length == max(map(len, expected))
-    if expected:
-        assert space.enumerate(len(expected) - 1) is None and space.count(len(expected)) == len(expected)
-
-
 @given(problems, lengths, st.booleans(), st.integers(1, 7))
-def test_blocks_are_all_orders(problem, max_length, ordered, size):
-    costs, space = problem[0], make(problem, max_length)
+def test_orders_are_listed_in_blocks_and_cheapest_first(problem, max_length, ordered, size):
+    costs, budget = problem
+    space = OrderSpace(np.array(costs, dtype=np.int64), budget, max_length)
+    every = feasible_orders(costs, budget, max_length)
     blocks = [rows.tolist() for rows in space.blocks(size, ordered=ordered)]
-    found = [tuple(chunk for chunk in row if chunk < len(costs)) for rows in blocks for row in rows]
-    expected = [order for order in feasible_orders(*problem, max_length) if ordered or order == tuple(sorted(order))]
-    assert sorted(found) == sorted(expected) and space.count(10**9, ordered=ordered) == len(expected)
+    expected = sorted(order for order in every if ordered or order == tuple(sorted(order)))
+    assert sorted(space.order(np.array(row)) for rows in blocks for row in rows) == expected
+    assert space.count(10**9, ordered=ordered) == len(expected)
     assert all(len(rows) == size for rows in blocks[:-1])
+    cheapest_first = sorted(every, key=lambda order: (sum(costs[c] for c in order), len(order), order))
+    assert [space.order(row) for row in space.enumerate(len(every))] == cheapest_first
+    if every:
+        assert space.max_length == max(map(len, every))
+        assert space.enumerate(len(every) - 1) is None and space.count(len(every)) == len(every)
 
 
 @given(problems, scorers, st.integers(1, 6), st.booleans())
@@ -80,7 +70,7 @@ def test_counting_and_scoring_orders_without_end_stops_in_little_memory(costs, n
     try:
         with pytest.raises(EnoughError):
             exhaustive(costs, HashScorer(0), 20, 20, max_orders=10**18, check=check)
-        assert sum(map(len, islice(make((costs, 20)).blocks(4096), num_blocks))) == num_blocks * 4096
+        assert sum(map(len, islice(OrderSpace(np.array(costs), 20).blocks(4096), num_blocks))) == num_blocks * 4096
         assert tracemalloc.get_traced_memory()[1] < 100e6
     finally:
         tracemalloc.stop()
