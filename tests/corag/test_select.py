@@ -62,15 +62,7 @@ def test_documents_of_frameworks_pairs_and_iterables_are_candidates():
             as_candidates(wrong)
 
 
-def test_the_best_single_configuration_decides_by_default():
-    selection = corag.select(QUERY, TEXTS, 8)
-    assert selection.text == TEXTS[2]
-    assert (selection.budget_tokens, selection.method) == (8, "corag")
-    assert corag.select(QUERY, TEXTS, 8, agent="none").text == selection.text
-    assert corag.select(QUERY, TEXTS).budget_tokens == 1024
-
-
-def test_settings_go_to_a_selector_by_name_and_none_to_an_object():
+def test_settings_go_to_the_default_or_a_selector_by_name_and_none_to_an_object():
     class First:
         name = "first"
 
@@ -78,6 +70,8 @@ def test_settings_go_to_a_selector_by_name_and_none_to_an_object():
             chunk = candidates[0].chunk
             return corag.Selection((chunk,), chunk.text, 1, budget_tokens, 0.0, self.name)
 
+    default = corag.select(QUERY, TEXTS)
+    assert (default.budget_tokens, default.method, default.trace.reranker) == (1024, "corag", "fused")
     assert corag.select(QUERY, TEXTS, 8, method="naive", reranker="bm25").trace.reranker == "bm25"
     assert corag.select(QUERY, TEXTS, 8, method=First()).text == TEXTS[0]
     with pytest.raises(InputError, match="reranker"):
