@@ -11,6 +11,7 @@ from corag.errors import InputError
 from corag.text.chunking import ChunkConfig, chunk_document, sentence_spans
 from corag.text.documents import Document, with_title
 from corag.text.tokens import CallableCounter
+from tests.corag.text.test_units import parts_of
 from tests.fakes import CHARACTERS, WORDS
 
 COUNTERS = {
@@ -34,24 +35,10 @@ def bounds(chunks) -> list[tuple[int, int]]:
     return [(chunk.metadata["start"], chunk.metadata["end"]) for chunk in chunks]
 
 
-@pytest.mark.parametrize(
-    "sentences",
-    [
-        ["Wait... ", "What?! ", "Then he left."],
-        ["Q. Is it safe? ", "A. Yes.\n", "3.1. Rules. ", "It costs 12. ", "Then 1998. "],
-        ["tee [OPTION]... [FILE]...\n\n", "Copies."],
-        ["stdbuf OPTION... COMMAND\n\n", "It runs it."],
-        ["git add <path>... [<other>...]\n\n", "Adds it."],
-        ["**Note.** ", "_Wait._ ", 'It is the "end".) ', "Go.**"],
-        ["В 1799 г. родился А. С. Пушкин (A. S. Pushkin). ", "Жил на ул. Тверской, д. 5. ", "Где? ", "В Москве."],
-        ["Ο Κ. Π. Καβάφης γεννήθηκε το 1863 μ.Χ. στην πόλη. ", "Ναι."],
-        ["ए. पी. जे. अब्दुल कलाम थे। ", "हाँ।"],
-    ],
-    ids=lambda sentences: sentences[0],
-)
-def test_numbers_initials_marks_and_synopses_stay_whole(sentences):
-    text = "".join(sentences)
-    assert [text[start:end] for start, end in sentence_spans(text)] == sentences
+@pytest.mark.parametrize("marked", parts_of("sentences.txt"))
+def test_numbers_initials_marks_and_synopses_stay_whole(marked):
+    text = marked.replace("¦", "")
+    assert [text[start:end] for start, end in sentence_spans(text)] == marked.split("¦")
 
 
 @pytest.mark.slow
