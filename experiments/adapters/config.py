@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 from common.checks import check_count, check_seed
 from corag.errors import InputError
@@ -38,12 +38,6 @@ class AdapterTraining(Runtime, Tracking):
         super().__post_init__()
         if not self.sources:
             raise InputError("sources is empty; give at least one data folder to learn from")
-
-    @property
-    def work(self) -> dict[str, Any]:
-        """The settings that the adapter depends on, nested."""
-        own = ("out", "quiet", "logger", *self.runtime_settings)
-        return {name: value for name, value in asdict(self).items() if name not in own}
 
 
 @dataclass(frozen=True, kw_only=True)

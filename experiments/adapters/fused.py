@@ -72,7 +72,7 @@ class FusedExample:
 @in_runtime
 def train_fused(config: FusedTraining) -> Path:
     """Train and measure a value; see `train_adapter`. Data with nothing to learn from is a `DataError`."""
-    work = fingerprint(config.work | {"precision": resolve_device("reranker").precision})
+    work = fingerprint(config.measured_settings() | {"precision": resolve_device("reranker").precision})
     return train_adapter(config, work, lambda *_: _learned(config), ABOUT)
 
 

@@ -73,7 +73,7 @@ def _card(config: Any, learned: Learned, about: str, hours: float) -> str:
     licences = {name: data_set.licence for name, data_set in DATA_SETS.items()}
     rows = [[*map(str, asdict(of).values()), licences.get(of.data, "see the data")] for of in config.sources]
     installed = ", ".join(f"{package} {version}" for package, version in versions().items())
-    settings = {name: value for name, value in config.work.items() if name not in ("data", "sources")}
+    settings = config.measured_settings("data", "sources")
     facts = {**learned.facts, "hours": hours, "settings": settings, "versions": installed, "commit": commit()}
     command = f"Made by `corag train {config.command}`."
     sections = [

@@ -120,7 +120,7 @@ def train_value(config: ValueTraining) -> Path:
 
     A data folder that is missing or damaged, or has nothing to learn, is a `DataError`.
     """
-    work = fingerprint(config.work | {"precision": resolve_device("embedder").precision})
+    work = fingerprint(config.measured_settings() | {"precision": resolve_device("embedder").precision})
     return train_adapter(config, work, partial(_learned, config), ABOUT)
 
 
@@ -146,7 +146,8 @@ def _learned(config: ValueTraining, state: Path, log: WandbLogger | None) -> Lea
         train_module(module, state, device=device, epochs=config.epochs, hooks=[shown], logger=log)
     parts = EvidenceParts(config.name, config.max_size, module.ensemble(), rarity, Weights())
     parts, figures = calibrated(parts, calibrated_on, config.seed)
-    described = {**parts.settings(), **{name: config.work[name] for name in ("sources", "units", "seed")}}
+    settings = config.measured_settings()
+    described = {**parts.settings(), **{name: settings[name] for name in ("sources", "units", "seed")}}
     adapter = Adapter(config.name, FORM, described, parts.tensors())
     facts = {
         "questions": len(learned_from),

@@ -45,7 +45,7 @@ def gain_over_single(trained: agent.ConfigurationAgent, labels: Labels, target: 
 
 
 def comparison(
-    trained: agent.ConfigurationAgent, train: Labels, val: Labels | None, test: Labels, target: TargetConfig
+    trained: agent.ConfigurationAgent, train: Labels, val: Labels, test: Labels, target: TargetConfig
 ) -> Page:
     """Return the page that compares an agent with baselines and the oracle on the test questions.
 
@@ -133,7 +133,7 @@ def named(trained: agent.ConfigurationAgent, labels: Labels) -> Choices:
 
 
 def _learned(
-    models: Sequence[Any], targets: Any, train: Labels, val: Labels | None, test: Labels, config: tuple[Any, Any]
+    models: Sequence[Any], targets: Any, train: Labels, val: Labels, test: Labels, config: tuple[Any, Any]
 ) -> Choices:
     """Return the choices of the model, fitted to targets, of highest mean utility on the validation questions.
 
@@ -147,8 +147,8 @@ def _learned(
         return (predicted if predicted.ndim == 1 else predicted.argmax(axis=1)).astype(np.int64)
 
     features = train.features(recipe)
-    fitted = [model.fit(features, targets) for model in (models[:1] if val is None else models)]
-    if val is None:
+    fitted = [model.fit(features, targets) for model in (models if len(val) else models[:1])]
+    if not len(val):
         return choose(fitted[0], test)
     gains, rows = utility(val, target), np.arange(len(val))
     return choose(max(fitted, key=lambda model: float(gains[rows, choose(model, val)].mean())), test)

@@ -115,13 +115,12 @@ def _train(config: TrainAgentConfig, labels: Labels) -> agent.TrainReport:
         left_out.append(Section("Each kind left out of the training", [table]))
 
     def compare(trained: agent.TrainReport) -> Page:
-        training, test = labels.of(parts == TRAIN), labels.of(parts == TEST)
-        validation = labels.of(parts == VAL) if (parts == VAL).any() else None
+        training, validation, test = (labels.of(parts == part) for part in (TRAIN, VAL, TEST))
         # In the checkpoint of a finished training it may be what was decided.
         followed = departing(trained.agent, config.min_lead or 0.0)
         used, decision = followed, ""
         if config.min_lead is None:  # not by the questions to test on, whose figures would then be too hopeful
-            gain = None if validation is None else gain_over_single(followed, validation, config.target)
+            gain = gain_over_single(followed, validation, config.target) if len(validation) else None
             used = followed if gain is not None and gain.low > 0 else departing(followed, 1.0)
             known = f"On {gain.n} validation questions it gains {gain}" if gain else "There are no validation questions"
             single = f"names `{used.config.best_single}` for every question (`min_lead` is 1)"
@@ -176,7 +175,7 @@ def fit(
     baselines, which W&B gets, too.
     """
     parts = divided(labels, config)
-    training, validation = labels.of(parts == TRAIN), labels.of(parts == VAL) if (parts == VAL).any() else None
+    training, validation = labels.of(parts == TRAIN), labels.of(parts == VAL)
     targets = training_targets(training, config.target, config.parts)
     number = (
         f"{len(targets)} of {len(training)} training questions, on which the best class leads the next by more than "
@@ -193,7 +192,7 @@ def fit(
     with progress(title, quiet=config.quiet) as report, run:
         trained = agent.fit(
             targets,
-            None if validation is None else make_targets(validation, config.target, config.parts),
+            make_targets(validation, config.target, config.parts) if len(validation) else None,
             agent_config,
             config.training,
             config.out,
