@@ -59,10 +59,14 @@ ORDER = (
     "nothing", "gold alone", "five best passages", "corag 256", "corag 512", "corag 1024", "corag 4096",
     "corag keep=.95", "corag keep=.9", "filling 256", "filling 512", "filling 1024", "Adaptive-k", "CAR",
 )  # fmt: skip
-IN_FIGURE = ("nothing", "gold alone", "corag 256", "corag keep=.95", "corag 1024", "filling 256", "filling 1024")
+IN_FIGURE = (
+    "nothing", "gold alone", "five best passages", "corag 256", "corag 512", "corag 1024", "corag 4096",
+    "corag keep=.9", "corag keep=.95", "filling 256", "filling 1024",
+)  # fmt: skip
 """Those that most questions have: a figure is of the questions that have all of its conditions."""
 PAIRS = (
     *((one, "filling 1024") for one in ORDER if one != "filling 1024"),
+    *((one, "five best passages") for one in ORDER if one.startswith("corag")),
     *(("corag 256", "filling 256"), ("corag 512", "filling 512")),
     *((f"corag {one}", "corag 1024") for one in ("256", "keep=.95", "keep=.9")),
 )
