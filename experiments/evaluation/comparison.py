@@ -29,7 +29,7 @@ from experiments.evaluation.judge import VERDICT, with_claims
 from experiments.evaluation.measure import Measuring, cold_and_warm
 from experiments.evaluation.methods import Parts, trained_hash
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words, evidence_figures
-from experiments.protocol.held_out import look, sealed_questions, unsealed
+from experiments.protocol.held_out import look, sealed_questions, warn_of_sealed
 from experiments.report.comparison import results_page
 from experiments.report.measures import OF_ANSWERS, OF_TIME, Row, summaries
 from experiments.report.results import Result
@@ -110,9 +110,9 @@ class SetRun:
         if config.part == "held-out":
             chosen = held_out(self._folder, queries)
             queries = [query for query in queries if query.id in chosen]
-        if not config.look:
-            queries = unsealed(self._folder, queries)
         chosen_queries = sample_questions(queries[: config.limit], config.sample, config.seed)
+        if not config.look:
+            warn_of_sealed(self._folder, chosen_queries)
         self._queries = [query.after(config.history) for query in chosen_queries]
         if VERDICT in comma_separated(config.judge_figures):
             self._queries = with_claims(self._queries, f"{config.data}, {config.split},")

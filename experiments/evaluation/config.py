@@ -80,8 +80,8 @@ class EvaluateConfig(SelectionSettings, Tracking):
         sets: Questions of several data folders; what one of them leaves open is as given for all.
         budgets: Several budgets instead of one.
         curves: Whether the report draws quality against tokens.
-        look: Why sealed questions are looked at, in a few words: they are measured in place of those of `split`, which
-            leave them out, and the look is registered; see `experiments.protocol.held_out`.
+        look: Why sealed questions are looked at, in a few words: they are measured in place of those of `split`, and
+            the look is registered; see `experiments.protocol.held_out`.
         latency_questions: Questions of each set on which selections are timed, once all else is measured: cold, with
             empty caches, and warm, the same question again. `null` times all questions, 0 none.
     """

@@ -41,7 +41,6 @@ from experiments.papers.study import (
     study_files,
 )
 from experiments.papers.table import Measured, blocks
-from experiments.protocol.held_out import unsealed
 from experiments.report.measures import Row, summaries
 from experiments.run.journal import PAGE, commit, fingerprint, output_file, versions
 from experiments.run.track import Tracking, log_run
@@ -279,7 +278,7 @@ def _with_stress(
     chosen = out / f"{kind}-{settings[kind]:g}"
     if not (chosen / "queries.jsonl.gz").exists():
         folder = DataFolder.open(data)
-        queries = sample_questions(unsealed(folder, questions_of(folder, split))[:limit], sample, seed)
+        queries = sample_questions(questions_of(folder, split, limit), sample, seed)
         folder = replace(folder, queries=tuple(queries))
         candidates = CandidateSettings(num_candidates=NUM_RANKED)
         asked = [query.after(settings.get("history", candidates.history)) for query in queries]

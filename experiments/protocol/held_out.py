@@ -1,9 +1,8 @@
 """The held-out list, and a register of every look at it.
 
 `sealed.txt` lists questions, a kind and an id a line, that nothing learns from and nothing is chosen by; no line of it
-may change. Whatever measures questions leaves them out (`unsealed`), or gets them by `sealed_questions` and calls
-`look` before the first is measured: it appends date, commit and reason to `register.jsonl`, so that everyone can count
-how often a result was tried.
+may change. Whoever gets them by `sealed_questions` calls `look` before the first is measured: it appends date, commit
+and reason to `register.jsonl`, so that everyone can count how often a result was tried.
 """
 
 from __future__ import annotations
@@ -72,18 +71,13 @@ def _sealed(names: Iterable[str]) -> frozenset[str]:
     return frozenset[str]().union(*(held_out_ids().get(name, frozenset()) for name in names))
 
 
-def unsealed(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
-    """Return the questions of a folder that are not held out, and say how many are; `DataError` if all are."""
+def warn_of_sealed(folder: DataFolder, queries: Sequence[Query]) -> None:
+    """Say how many questions are held out: who measures CORAG may want them, who changes it must not choose by them."""
     sealed = _sealed(_names(folder))
-    left = [query for query in queries if query.id not in sealed]
-    if queries and not left:
-        raise DataError(f'{folder.path}: all {len(queries)} questions are sealed; measure them with --look "why"')
-    if len(left) < len(queries):
+    if held := sum(query.id in sealed for query in queries):
         warn_once(
-            f"{folder.path}: {len(queries) - len(left)} sealed questions of {len(queries)} are left out; "
-            '--look "why" measures them alone, and is registered'
+            f"{folder.path}: {held} of these {len(queries)} questions are sealed; choose nothing for CORAG by them"
         )
-    return left
 
 
 def sealed_questions(folder: DataFolder, why: str) -> list[Query]:
