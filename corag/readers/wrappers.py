@@ -74,16 +74,18 @@ class SelfConsistentReader(Part):
         check_count("samples", samples, "typical: 5-20")
         named = parse(reader)
         check_range("temperature", temperature, 0, 100, "typical: 0.5 to 1")
-        if not {"temperature", "seed"} <= set(READERS.parameters(named.name)) or not temperature > 0:
-            raise InputError(
-                f"temperature={temperature!r} of reader {named.name!r} gives the same answer each time; name a reader "
-                "that asks a server, openai(model=...) or ollama(model=...), and a temperature above 0"
-            )
         settings = {"temperature": temperature, "tokenizer": tokenizer, **named.settings}
         seed = settings.pop("seed", 0)
         check_count("seed", seed, "typical: 0", least=0)
-        made = [READERS.make(named.name, seed=seed + number, **settings) for number in range(samples)]
+        is_drawn = {"temperature", "seed"} <= set(READERS.parameters(named.name)) and settings["temperature"] != 0
+        seeds = range(seed, seed + samples) if is_drawn else ()
+        made = [READERS.make(named.name, seed=one, **settings) for one in seeds]
         self.readers = [reader for reader in made if isinstance(reader, ChatReader)]
+        if not self.readers:
+            raise InputError(
+                f"reader {named.name!r} with temperature={settings['temperature']!r} gives the same answer each time; "
+                "name a reader that asks a server, openai(model=...) or ollama(model=...), and a temperature above 0"
+            )
         self.name = f"self-consistency/{self.readers[0].name}"
         first = self.readers[0]
         self.max_concurrent, self.max_answer_tokens = first.max_concurrent, first.max_answer_tokens

@@ -3,11 +3,14 @@
 import pytest
 
 import corag
+from corag.errors import InputError
 from corag.models.embedders import MiniLMEmbedder
 from corag.readers.extractive import ExtractiveReader, sentences
+from corag.registry import READERS
 from corag.testing import ReaderContract
 from corag.types import PromptedReader
 from tests.chat_server import ChatServer, Reply
+from tests.fakes import FakeReader
 
 QUESTION = "What is the capital of Germany?"
 CAPITAL = "Berlin is the capital of Germany."
@@ -47,3 +50,10 @@ def test_the_most_frequent_answer_counts():
     options = [chat["options"] for chat in server.chats]
     assert [one["seed"] for one in options] == [0, 1, 2, 3, 4]
     assert {one["temperature"] for one in options} == {0.7}
+
+
+def test_self_consistency_is_of_readers_that_ask_a_server(monkeypatch):
+    monkeypatch.setitem(READERS.parts, "own", lambda temperature, seed, tokenizer: FakeReader("so"))
+    for inner in ("own", "extractive", "ollama(temperature=0)"):
+        with pytest.raises(InputError, match="that asks a server"):
+            corag.reader("self-consistency", reader=inner)
