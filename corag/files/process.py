@@ -121,7 +121,8 @@ def _file_of(reply: Mapping[str, Any]) -> FileText:
         headings, blocks = tuple(section["headings"]), tuple(Block(*block) for block in section["blocks"])
         sections.append(FileSection(**section | {"headings": headings, "blocks": blocks}))
     lines = tuple(map(tuple, reply["line_numbers"]))
-    return FileText(**reply | {"sections": tuple(sections), "pages": tuple(reply["pages"]), "line_numbers": lines})
+    tuples: dict[str, Any] = {"sections": tuple(sections), "pages": tuple(reply["pages"]), "line_numbers": lines}
+    return FileText(**{**reply, **tuples})
 
 
 def _set_timer(seconds: float) -> None:

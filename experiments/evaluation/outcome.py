@@ -18,6 +18,7 @@ from experiments.evaluation.metrics import (
     character_figures,
     context_recall,
     evidence_figures,
+    is_verdict,
     redundancy,
     substring_match,
     true_k,
@@ -94,8 +95,8 @@ class Outcome:
             figures = {**answer_figures(self.answer, references), "sub_em": substring_match(self.answer, references)}
         if self.support.answers:
             figures["answer_in_context"] = float(contains_answer(self.selection.text, self.support.answers))
-        # What is said where no passage answers, such as "I do not know", is not to be found in one.
-        if references and self.query.extra.get("answerable", True):
+        # What is said where no passage answers, such as "I do not know", is not to be found in one, nor is a verdict.
+        if references and self.query.extra.get("answerable", True) and not is_verdict(references):
             figures["answer_recall"] = answer_recall(self.selection.text, references)
         return figures
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,7 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> str:
     for condition in (one for one in ORDER if one in by_condition):
         of = answerable[condition] = {key: one for key, one in by_condition[condition].items() if one["answerable"]}
         without = [one for one in by_condition[condition].values() if not one["answerable"]]
-        means = [np.mean([one[name] for one in of.values()]) if of else np.nan for name in ("tokens", *MEASURES, "em")]
+        means = [_mean(of.values(), name) for name in ("tokens", *MEASURES, "em")]
         cells = [condition, str(len(of)), f"{means[0]:.0f}", *(f"{mean:.3f}" for mean in means[1:])]
         cells.append(f"{sum(not one['answer'] for one in of.values())} of {len(of)}")
         cells.append(f"{sum(bool(one['answer']) for one in without)} of {len(without)}")
@@ -154,13 +154,20 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> str:
             cells = [one, other, str(len(both))]
             for name in MEASURES:
                 ours, theirs = ([answerable[of][key][name] for key in both] for of in (one, other))
-                found = paired_difference(ours, theirs, groups=groups)
+                known = [row for row, value in enumerate(ours) if value is not None]
+                of_known = ([values[row] for row in known] for values in (ours, theirs))
+                found = paired_difference(*of_known, groups=[groups[row] for row in known])
                 cells.append(f"{found.mean:+.3f} ({found.low:+.2f} to {found.high:+.2f})")
             less.append(cells)
     measures = [name.replace("_", " ") for name in MEASURES]
     headings = ["context", "questions", "tokens", *measures, "em", "not found", "wrongly answered"]
     differences = markdown_table(["context", "less", "questions", *measures], less)
     return f"{markdown_table(headings, means_of)}\n\n{differences}"
+
+
+def _mean(rows: Iterable[Mapping[str, Any]], name: str) -> float:
+    """Return the mean of a measure over the rows that have it: verdicts are not looked for in contexts."""
+    return float(np.mean([row[name] for row in rows if row[name] is not None] or [np.nan]))
 
 
 def figure(rows: Sequence[Mapping[str, Any]], conditions: Sequence[str]) -> str:
@@ -178,7 +185,7 @@ def figure(rows: Sequence[Mapping[str, Any]], conditions: Sequence[str]) -> str:
             points = []
             for condition in of_method:
                 of = [one for one in rows if one["condition"] == condition and one["answerable"]]
-                points.append([np.mean([one[key] for one in of if one[name] is not None]) for key in ("tokens", name)])
+                points.append([_mean(of, key) for key in ("tokens", name)])
             style = {"color": COLORS[number % len(COLORS)], "marker": "o"}
             panels.setdefault(title, []).append((method, np.array(points), style))
     return against_tokens(panels)

@@ -56,6 +56,12 @@ def test_measures_of_answers_and_evidence():
     assert not {"f1", "evidence_recall", "diff_k", "answer_in_context"} & neither.keys()
     unanswerable = measured(outcome(RANKING[:1], of=query(("no one",), (), answerable=False), answer="No one"))
     assert unanswerable["em"] == 1 and not {"answer_recall", "context_recall"} & unanswerable.keys()
+    verdict = measured(outcome(RANKING[:1], of=query(("No.", "no")), answer="No"))
+    assert (
+        verdict["em"] == 1
+        and "answer_recall" not in verdict
+        and verdict["context_recall"] == verdict["evidence_recall"]
+    )
 
 
 def test_the_budget_is_counted_anew():
