@@ -214,7 +214,7 @@ class Fused(EncoderPart):
             signals itself, but may not choose servers, nor models that are not in the cache of this machine.
 
     Raises:
-        InputError: The weights were not fitted to one of the signals, or to the encoder.
+        InputError: The weights were not fitted to one of the signals, or to the encoder, or `signals` is no list.
         ModelError: The value is missing, damaged or of another form, or names a signal that has to be given.
     """
 
@@ -230,6 +230,8 @@ class Fused(EncoderPart):
     def __post_init__(self) -> None:
         check_base(NAME, self.encoder)
         super().__post_init__()
+        if isinstance(self.signals, str) or not isinstance(self.signals, Sequence):
+            raise InputError(f"signals is {self.signals!r}; give a list of rerankers, such as [e5-late]")
         given = self.adapter
         self.weights = given if isinstance(given, FusedWeights) else FusedWeights.load(given or shipped_adapter(NAME))
         own = {spelling(parse(one) if isinstance(one, str) else one): one for one in self.signals}
