@@ -1,5 +1,7 @@
 """Documents and questions for the adapters of frameworks."""
 
+import copy
+import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +24,16 @@ def tokens(text, counter=MINILM):
 def context(prompt):
     """The context that was put into a prompt, between BEGIN and END."""
     return str(prompt).partition("BEGIN\n")[2].rpartition("\nEND")[0]
+
+
+def check_kept(before, choose, metadata_of):
+    """Choosing changes no document that is given; what it returns are these, each with a note that JSON can hold."""
+    kept = copy.deepcopy(before)
+    chosen = choose(before)
+    assert chosen and before == kept
+    for place, one in enumerate(chosen):
+        note = metadata_of(one).pop(KEY)
+        assert note["place"] == place and json.loads(json.dumps(note)) == note and one == kept[place]
 
 
 @dataclass(frozen=True)
