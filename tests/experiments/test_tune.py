@@ -14,27 +14,16 @@ from experiments.adapters.fused import FusedExample, fitted, left_out, refitted
 from experiments.evaluation.methods import FILLING
 from experiments.labels.table import read_labels, read_metadata
 from experiments.tune import TuneConfig, choose, tune
-from tests.experiments.worlds import MANY_QUERIES, label_row, question_row, write_folder, write_labels
+from tests.experiments.worlds import MANY_QUERIES, labels_of_methods, write_folder
 
 NAMES = ("top-k", "full", "mmr", FILLING, "corag")
-
-
-def labels_of(tmp_path, values, tokens, names=NAMES):
-    """Labels of what is kept `[n, C]`, each question about a document of its own; `tokens` of configurations."""
-    rows = [
-        label_row(f"q{row}", "a", value, configuration=name, evidence_recall=value, cost_tokens=cost)
-        for row, of_row in enumerate(values)
-        for name, value, cost in zip(names, of_row, tokens, strict=True)
-    ]
-    questions = [question_row(f"q{row}", "?", np.eye(4)[row % 4]) for row in range(len(values))]
-    return read_labels(str(write_labels(tmp_path / "labels.parquet", rows, questions)))
 
 
 def test_of_what_keeps_a_promise_the_cheapest_is_used(tmp_path):
     # Each of 32 questions is about a document of its own. "top-k" keeps .97 of what filling holds, "full" all of it at
     # half of its tokens, and "mmr" as much on the mean, but nothing on two thirds of the questions.
     held = [[0.776, 0.8, 0.0, 0.8, 0.8], [0.776, 0.8, 0.0, 0.8, 0.8], [0.776, 0.8, 2.4, 0.8, 0.8]] * 10
-    labels = labels_of(tmp_path, held, (8, 32, 4, 64, 48))
+    labels = labels_of_methods(tmp_path, held, (8, 32, 4, 64, 48), NAMES)
     fold = {name: number % 4 for number, name in enumerate(labels.ids)}
     config = TuneConfig("island", str(tmp_path / "out"))
     used, page = choose(labels, config, fold)
@@ -42,17 +31,17 @@ def test_of_what_keeps_a_promise_the_cheapest_is_used(tmp_path):
     assert "`full` keeps 100% of what filling the budget does, with 50% of its tokens." in page.markdown()
     assert choose(labels, replace(config, keep=0.96), fold)[0].config.fallback == "top-k"
     # What no passage answers says nothing.
-    labels = labels_of(tmp_path, [*held, [None] * 5], (8, 32, 4, 64, 48))
+    labels = labels_of_methods(tmp_path, [*held, [None] * 5], (8, 32, 4, 64, 48), NAMES)
     assert choose(labels, config, {**fold, labels.ids[-1]: 0})[0].config.fallback == "full"
     # Where the default spends as little, nothing is changed.
-    used, page = choose(labels_of(tmp_path, held, (8, 32, 4, 64, 32)), config, fold)
+    used, page = choose(labels_of_methods(tmp_path, held, (8, 32, 4, 64, 32), NAMES), config, fold)
     assert used.config.fallback == "corag" and "The default keeps" in page.markdown()
 
 
 def test_a_fitted_value_is_measured_by_the_half_that_has_not_seen_the_question(tmp_path):
     # The first of two columns is of a value that has not seen the questions of even folds: .6 there; the second .4.
     held = [[0.8, 0.8, 0.0, 0.6, 0.9], [0.8, 0.8, 0.0, 0.9, 0.4]] * 10
-    labels = labels_of(tmp_path, held, (64, 48, 4, 8, 16), (FILLING, "corag", "mmr", "first", "second"))
+    labels = labels_of_methods(tmp_path, held, (64, 48, 4, 8, 16), (FILLING, "corag", "mmr", "first", "second"))
     fold = {name: number % 4 for number, name in enumerate(labels.ids)}
     used, page = choose(labels, TuneConfig("island", str(tmp_path / "out")), fold, labels.configurations[3:])
     [row] = [row for row in page.sections[0].blocks[0].rows if row[0] == "corag, its value fitted"]

@@ -5,6 +5,8 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
+
 import agent
 import corag
 from agent import AgentConfig, Configuration, Ranges
@@ -183,4 +185,15 @@ def labels_of(tmp_path, table, **figures):
                 )
             )  # fmt: skip
     questions = [question_row(query, f"what about {query}?", [1.0, number]) for number, query in enumerate(table)]
+    return read_labels(str(write_labels(tmp_path / "labels.parquet", rows, questions)))
+
+
+def labels_of_methods(tmp_path, values, tokens, names):
+    """Labels of what is kept `[n, C]`, each question about a document of its own; `tokens` of configurations."""
+    rows = [
+        label_row(f"q{row}", "a", value, configuration=name, evidence_recall=value, cost_tokens=cost)
+        for row, of_row in enumerate(values)
+        for name, value, cost in zip(names, of_row, tokens, strict=True)
+    ]
+    questions = [question_row(f"q{row}", "?", np.eye(4)[row % 4]) for row in range(len(values))]
     return read_labels(str(write_labels(tmp_path / "labels.parquet", rows, questions)))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.agents.targets import TargetConfig, best_configuration, best_single, make_targets, utility
-from experiments.labels.table import read_labels
-from tests.experiments.worlds import label_row, labels_of, question_row, write_labels
+from tests.experiments.worlds import labels_of, labels_of_methods
 
 # Section 5.2.2: best ROUGE-L; questions whose best reranker is better than the next by more than 10%.
 PAPER = TargetConfig("rougeL", 0.0, 0.1)
@@ -70,13 +69,5 @@ def test_utility_worked_by_hand(tmp_path):
 
 @pytest.mark.parametrize(("other", "best"), [([0.7] * 8, 1), ([0.9] * 5 + [0.3] * 3, 0), ([0.4] * 8, 0)])
 def test_the_default_stays_unless_another_is_ahead_beyond_chance(tmp_path, other, best):
-    figures = {"corag": [0.5] * 8, "top-k": other}
-    rows = [
-        label_row(f"q{number}", "a", value, configuration=name)
-        for number in range(8)
-        for name, values in figures.items()
-        for value in [values[number]]
-    ]
-    questions = [question_row(f"q{number}", "?", [1.0, 0.0]) for number in range(8)]
-    labels = read_labels(str(write_labels(tmp_path / "l.parquet", rows, questions)))
+    labels = labels_of_methods(tmp_path, [(0.5, value) for value in other], (50, 50), ("corag", "top-k"))
     assert best_single(labels, utility(labels, TargetConfig("rougeL", 0.0))) == best
