@@ -16,8 +16,7 @@ from corag.errors import MissingExtraError
 from corag.selectors.adaptive_k import largest_gap_cutoff
 from corag.selectors.car import Method, cluster_cutoff, partitions, renumbered
 from corag.selectors.edc2 import dynamic_clusters
-from corag.text.tokens import CallableCounter
-from tests.fakes import offer
+from tests.fakes import CHARACTERS, offer
 
 # Few distinct values, so that equal gaps are common.
 SIMILARITIES = st.lists(st.integers(-8, 8).map(lambda eighths: eighths / 8), max_size=14)
@@ -45,9 +44,8 @@ def test_largest_gap_as_in_the_public_code(similarities, head, tail, buffer):
 
 
 def test_the_selector_keeps_what_fits_of_what_stands_before_the_gap():
-    characters = CallableCounter(len, name="characters")
     pool = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.1, 0.9, 0.2, 0.8])
-    select = corag.selector("adaptive-k", buffer=0, tokenizer=characters).select
+    select = corag.selector("adaptive-k", buffer=0, tokenizer=CHARACTERS).select
     selection = select("a?", pool, 100)
     assert (selection.ids, selection.trace.details["cutoff"]) == (("c1", "c3"), 2)
     assert selection.value == pytest.approx(0.85)
@@ -75,16 +73,15 @@ def naive_boundary(normalised, labels):
 
 
 def test_the_selector_keeps_what_stands_before_the_boundary():
-    characters = CallableCounter(len, name="characters")
     texts = ["aaaa", "bbbb", "cccc", "dddd", "eeee", "ffff"]
     pool = offer(*texts, similarities=[0.1, 0.9, 0.12, 0.88, 0.11, 0.89])
-    select = corag.selector("car", tokenizer=characters).select
+    select = corag.selector("car", tokenizer=CHARACTERS).select
     selection = select("a?", pool, 100)
     assert selection.ids == ("c1", "c5", "c3")
     assert selection.trace.details["cutoff"] == 3
     assert selection.trace.details["clusterer"] == {"n_clusters": 2}
     assert select("a?", pool, 9).ids == ("c1",)
-    assert corag.selector("car", max_candidates=2, tokenizer=characters).select("a?", pool, 100).ids == ("c1", "c5")
+    assert corag.selector("car", max_candidates=2, tokenizer=CHARACTERS).select("a?", pool, 100).ids == ("c1", "c5")
 
 
 def test_distances_without_a_step_have_no_boundary():

@@ -10,9 +10,7 @@ from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import Document, citation, places_of
 from corag.text.units import LINE_GAP, UnitChunk, source_of
 from tests.corag.selectors.test_selectors import cheap_selector
-from tests.fakes import COUNTERS
-
-WORDS = next(counter for counter in COUNTERS if counter.name == "words")
+from tests.fakes import COUNTERS, WORDS
 
 
 def cut(document, count, *, title="Valves", max_tokens=26, overlap=12, form="Valve {} of {} opens the tank now."):

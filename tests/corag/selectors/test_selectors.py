@@ -11,9 +11,9 @@ from corag.errors import BudgetError
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.problem import promising
 from corag.testing import SelectorContract
-from corag.text.tokens import CallableCounter
 from tests.fakes import (
     CHARACTERS,
+    WORDS,
     HashEmbedder,
     HashReranker,
     SignEmbedder,
@@ -106,9 +106,7 @@ def test_broken_selector_never_reaches_the_prompt(order):
 
 
 def test_a_budget_for_fewer_than_three_candidates_is_a_warning_once(caplog):
-    words = CallableCounter(lambda text: len(text.split()))
-    selector = corag.selector("top-k", tokenizer=words)
-
+    selector = corag.selector("top-k", tokenizer=WORDS)
     candidates = offer(*(f"{number} of ten words w w w w w w" for number in range(9)))
     for count, budget_tokens in ((9, 30), (2, 29), (3, 29), (9, 28), (0, 29)):
         selector.select("what?", candidates[:count], budget_tokens)
