@@ -115,12 +115,6 @@ def replay(golden):
     return json.loads(json.dumps(again))
 
 
-def regenerate():
-    for name, (costs, budget, config) in PROBLEMS.items():
-        golden = record(costs, budget, config, HashScorer(seed=1, levels=2**10))
-        (GOLDEN / f"search_{name}.json").write_text(json.dumps(golden, indent=1) + "\n")
-
-
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_golden(name):
     golden = json.loads((GOLDEN / f"search_{name}.json").read_text())
@@ -130,4 +124,6 @@ def test_golden(name):
 
 
 if __name__ == "__main__":
-    regenerate()
+    for name, (costs, budget, config) in PROBLEMS.items():
+        golden = record(costs, budget, config, HashScorer(seed=1, levels=2**10))
+        (GOLDEN / f"search_{name}.json").write_text(json.dumps(golden, indent=1) + "\n")

@@ -30,11 +30,12 @@ def test_what_ask_prints_of_texts_and_answers(tmp_path, says, capsys):
     text = f"It is {EVIL} 310 metres deep.\r\nAnd salty."
     document = {"id": f"a{EVIL}", "title": f"[b]Lake{EVIL}", "text": text}
     data = write_folder(tmp_path / "data", [document], [QUERIES[0] | {"gold": [], "candidates": []}])
-    index = tmp_path / "index"
-    assert is_clean(succeeds(capsys, "index", "--data", data, "--out", index, "--quiet"))
+    index = str(tmp_path / "index")
+    assert main(["index", "--data", str(data), "--out", index, "--quiet"]) == 0
+    assert is_clean(capsys.readouterr().out)
     answer = f"[/] The [b]answer{EVIL}"  # no markup of the terminal
     says(answer)
-    arguments = ["ask", f"How deep{EVIL}?", "--index", str(index), "--method", "top-k", "--reader", "says"]
+    arguments = ["ask", f"How deep{EVIL}?", "--index", index, "--method", "top-k", "--reader", "says"]
     assert main(arguments) == 0
     said = capsys.readouterr().out
     assert is_clean(said) and "[/] The [b]answer\\x1b[2J" in said and "[b]Lake\\x1b[2J" in said
@@ -58,8 +59,3 @@ def test_an_error_is_one_clean_line(arguments, capsys):
     assert main(arguments) == MISTAKE
     said = capsys.readouterr().err
     assert is_clean(said) and said.count("\n") == 1 and said.startswith("error: ") and "\\x1b[2J" in said
-
-
-def succeeds(capsys, *arguments):
-    assert main([str(argument) for argument in arguments]) == 0
-    return capsys.readouterr().out

@@ -27,10 +27,6 @@ def chunks_of(text, max_tokens=24, overlap=0, tokens=WORDS, name="a.md"):
     return chunks
 
 
-def spans(chunk):
-    return chunk.metadata["start"], chunk.metadata["end"]
-
-
 def test_citations_of_chunks_of_no_file():
     assert citation(Chunk("a", "text")) == "a"
     titled = Chunk("a#0-4", "T\ntext", {"document": "a", "title": "T", "start": 0, "end": 4})
@@ -60,7 +56,7 @@ def test_every_word_below_a_heading_is_in_a_chunk(text, max_tokens, overlap, tok
     assert starts == sorted(starts)
     covered = set()
     for chunk in chunks:
-        covered.update(range(*spans(chunk)))
+        covered.update(range(chunk.metadata["start"], chunk.metadata["end"]))
     file = read_markdown(text, "a")
     text = file.text
     for section in file.sections:

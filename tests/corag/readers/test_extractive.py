@@ -23,15 +23,11 @@ class TestContract(ReaderContract):
         return corag.reader("extractive")
 
 
-def quoted(answer, context):
-    return [context[start:end] for start, end in answer.spans]
-
-
 def test_answers_with_the_sentence_that_says_it():
     context = f"{OTHERS}\n\n  {CAPITAL}  \n\nIt snows."
     answer = ExtractiveReader(sentences=1).answer(QUESTION, context)
     assert answer.text == CAPITAL
-    assert quoted(answer, context) == [CAPITAL]
+    assert [context[start:end] for start, end in answer.spans] == [CAPITAL]
     assert answer.chunk == 1
     question, sentence = MiniLMEmbedder().embed([QUESTION, CAPITAL])
     assert answer.confidence == pytest.approx(float(question @ sentence), abs=1e-5)

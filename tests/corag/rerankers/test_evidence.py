@@ -12,16 +12,6 @@ from corag.types import Chunk
 from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
 
 
-def described(question, texts):
-    encoder = WordEncoder()
-    chunks = [Chunk("text", text) for text in texts]
-    return signals(read_question(encoder, question), PassageReader(encoder)(chunks), np.ones(30522))
-
-
-def single(found, name, row=0):
-    return found.singles[row, SINGLES.index(name)]
-
-
 def pair(found, name, first=0, second=1):
     return found.pairs[first, second, PAIRS.index(name)]
 
@@ -42,7 +32,9 @@ def test_the_title_is_a_short_first_line_that_is_no_sentence(text, title, start)
 
 def test_links_and_bridges_by_hand():
     texts = ["Sky Ark\nIt was made by Ann Lee.", "Ann Lee\nBorn in 1950.", "Ann Ray\nA cook."]
-    found = described("when was the maker of sky ark born", texts)
+    encoder, chunks = WordEncoder(), [Chunk("text", text) for text in texts]
+    question = read_question(encoder, "when was the maker of sky ark born")
+    found = signals(question, PassageReader(encoder)(chunks), np.ones(30522))
     assert pair(found, "link") == 1
     assert pair(found, "link", 1, 0) == 0
     assert pair(found, "new_link") == 1  # the question does not name Ann Lee
@@ -51,7 +43,7 @@ def test_links_and_bridges_by_hand():
     assert pair(found, "link_tokens", 0, 2) == pytest.approx(1 / 2)
     # The sentence "it was made by ann lee" (6 words, one in the question) to the title of two words.
     assert pair(found, "bridge_title") == pytest.approx(2 / np.sqrt(6 * 2))
-    assert single(found, "named") == 1
+    assert found.singles[0, SINGLES.index("named")] == 1
     np.testing.assert_array_equal(found.flags[[FLAGS.index("names_one"), FLAGS.index("names_many")]], [1, 0])
 
 

@@ -42,13 +42,6 @@ def select(method, question):
     return [{"ids": list(one.ids), "tokens": one.cost_tokens, "value": round(one.value, 4)} for one in found]
 
 
-def regenerate():
-    golden = json.loads(FILE.read_text())
-    for question in golden["questions"]:
-        question["selections"] = {method: select(method, question) for method in methods()}
-    FILE.write_text(json.dumps(golden, indent=1) + "\n")
-
-
 QUESTIONS = json.loads(FILE.read_text())["questions"]
 
 
@@ -64,4 +57,7 @@ def test_every_recorded_method_is_compared():
 
 
 if __name__ == "__main__":
-    regenerate()
+    golden = json.loads(FILE.read_text())
+    for one in golden["questions"]:
+        one["selections"] = {method: select(method, one) for method in methods()}
+    FILE.write_text(json.dumps(golden, indent=1) + "\n")

@@ -114,11 +114,6 @@ def index(tmp_path):
     return ChunkIndex.build(tmp_path / "index", CHUNKS, TopicEmbedder())
 
 
-def assert_same(one: RaptorTree, other: RaptorTree) -> None:
-    assert (one.nodes, one.embedder, one.record) == (other.nodes, other.embedder, other.record)
-    np.testing.assert_array_equal(one.vectors, other.vectors)
-
-
 def test_a_tree_beside_an_index_is_that_over_its_chunks(index):
     summarizer, told = first_of_all(), []
     assert is_current(index)
@@ -130,7 +125,9 @@ def test_a_tree_beside_an_index_is_that_over_its_chunks(index):
     number = len(tree.nodes) - len(CHUNKS)
     assert len(summarizer.asked) == number and told[-1] == (number, number)
     assert all(done <= total for done, total in told) and told == sorted(told)
-    assert_same(load_tree(index.uri), tree)
+    loaded = load_tree(index.uri)
+    assert (loaded.nodes, loaded.embedder, loaded.record) == (tree.nodes, tree.embedder, tree.record)
+    np.testing.assert_array_equal(loaded.vectors, tree.vectors)
     assert is_current(index)
     # The index is as it was, and nothing is done twice.
     assert list(ChunkIndex.open(index.uri).chunks()) == CHUNKS

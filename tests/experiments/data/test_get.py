@@ -26,8 +26,6 @@ from tests.experiments.data.test_sets import ROWS
 
 [MUSIQUE], [PUBMEDQA], SQUAD = ROWS["musique"]["dev"], ROWS["pubmedqa"]["train"], ROWS["squad"]["dev"][0]
 
-CONTENT = b'{"id": 1}\n'
-
 
 @pytest.fixture(autouse=True)
 def own_cache(monkeypatch, tmp_path):
@@ -80,7 +78,7 @@ def rows(place):
 
 def test_a_file_of_the_web_is_fetched_once(web):
     url, folder = web
-    (folder / "a.jsonl").write_bytes(CONTENT)
+    (folder / "a.jsonl").write_bytes(b'{"id": 1}\n')
     assert rows(f"{url}/a.jsonl") == [{"id": 1}]
     (folder / "a.jsonl").unlink()
     assert rows(f"{url}/a.jsonl") == [{"id": 1}]

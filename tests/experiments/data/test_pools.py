@@ -110,16 +110,12 @@ def test_no_group_is_divided_and_the_order_does_not_matter(questions, seed):
     assert turned[::-1].tolist() == parts.tolist()
 
 
-def folder_of(path, golds, **fields):
-    """A folder with one question for each list of gold passages."""
-    names = sorted({name for gold in golds for name in gold})
-    rows = [{"id": f"q{n}", "question": "what?", "gold": gold, **fields} for n, gold in enumerate(golds)]
-    documents = [{"id": name, "title": "", "text": name} for name in names]
-    return DataFolder.open(write_folder(path, documents, rows))
-
-
 def test_questions_that_name_no_split_are_divided_by_documents(tmp_path):
-    folder = folder_of(tmp_path, [[f"d{n // 2}", f"e{n}"] for n in range(40)])
+    golds = [[f"d{n // 2}", f"e{n}"] for n in range(40)]
+    rows = [{"id": f"q{n}", "question": "what?", "gold": gold} for n, gold in enumerate(golds)]
+    names = sorted({name for gold in golds for name in gold})
+    documents = [{"id": name, "title": "", "text": name} for name in names]
+    folder = DataFolder.open(write_folder(tmp_path, documents, rows))
     splits = {name: questions_of(folder, name) for name in ("train", "dev", "test")}
     assert {name: len(queries) for name, queries in splits.items()} == {"train": 24, "dev": 8, "test": 8}
     assert all(query.split == name for name, queries in splits.items() for query in queries)
