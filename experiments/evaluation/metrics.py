@@ -26,8 +26,6 @@ from corag.types import Chunk, Embedder, FloatArray
 LONG_ANSWER_WORDS = 20
 """From this length of the shortest reference answer on, ROUGE-L is the measure of an answer, not F1."""
 ROUGE = ("rouge1", "rouge2", "rougeL")
-VERDICTS = ("yes", "no", "maybe")
-"""Answers that are concluded, not found: those that HotpotQA's evaluation script sets apart, and PubMedQA's third."""
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WORDS = re.compile(r"[^\W_]+")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -65,11 +63,6 @@ def rouge(answer: str, references: Sequence[str]) -> dict[str, float]:
 def answer_words(references: Sequence[str]) -> int:
     """Return the words of the shortest reference answer; 0 without any."""
     return min((len(reference.split()) for reference in references), default=0)
-
-
-def is_verdict(references: Sequence[str]) -> bool:
-    """Return whether the answer is yes, no or maybe, which texts hold by chance, longer ones more often."""
-    return bool(references) and all(normalize_answer(reference) in VERDICTS for reference in references)
 
 
 def answer_recall(context: str, references: Sequence[str]) -> float:

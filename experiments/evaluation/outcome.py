@@ -18,12 +18,11 @@ from experiments.evaluation.metrics import (
     character_figures,
     context_recall,
     evidence_figures,
-    is_verdict,
     redundancy,
     substring_match,
     true_k,
 )
-from experiments.evaluation.support import Support, contains_answer, support_recall
+from experiments.evaluation.support import Support, contains_answer, findable_answers, support_recall
 
 
 @dataclass(frozen=True)
@@ -95,9 +94,10 @@ class Outcome:
             figures = {**answer_figures(self.answer, references), "sub_em": substring_match(self.answer, references)}
         if self.support.answers:
             figures["answer_in_context"] = float(contains_answer(self.selection.text, self.support.answers))
-        # What is said where no passage answers, such as "I do not know", is not to be found in one, nor is a verdict.
-        if references and self.query.extra.get("answerable", True) and not is_verdict(references):
-            figures["answer_recall"] = answer_recall(self.selection.text, references)
+        # What is said where no passage answers, such as "I do not know", is not to be found in one.
+        findable = findable_answers(self.query) if self.query.extra.get("answerable", True) else ()
+        if findable:
+            figures["answer_recall"] = answer_recall(self.selection.text, findable)
         return figures
 
     @property

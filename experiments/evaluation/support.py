@@ -26,7 +26,7 @@ from experiments.evaluation.metrics import normalize_answer
 Known = Literal["fact", "offset", "answer"]
 
 CHOICES = frozenset({"yes", "no", "maybe", "true", "false"})
-"""Answers that a text supports without containing them."""
+"""Answers that a text supports without containing them; it has these words by chance, a longer one more often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Support:
     @classmethod
     def of(cls, query: Query, documents: Mapping[str, Document]) -> Support:
         """Return the support of a question, given the corpus."""
-        answers = tuple(_findable(query)) if query.extra.get("answerable", True) else ()
+        answers = tuple(findable_answers(query)) if query.extra.get("answerable", True) else ()
         gold = _gold(query, documents)
         literal = not gold or any(contains_answer(with_title(one.title, one.text), answers) for one in gold)
         chunks = [passage_at(entry, documents) for entry in query.gold]
@@ -92,7 +92,7 @@ def supporting_spans(query: Query, documents: Mapping[str, Document]) -> tuple[S
     Facts by number count sentences as their authors cut them. They are left out if a passage is cut otherwise here,
     which shows in that it has too few sentences, or that an answer is in the gold passages but in none of these.
     """
-    gold, answers = _gold(query, documents), _findable(query)
+    gold, answers = _gold(query, documents), findable_answers(query)
     return (
         _spans(query, documents)
         or _facts(query, documents, gold, answers)
@@ -146,7 +146,7 @@ def _gold(query: Query, documents: Mapping[str, Document]) -> list[Document]:
     return [documents[name] for name in dict.fromkeys(names) if name is not None]
 
 
-def _findable(query: Query) -> list[str]:
+def findable_answers(query: Query) -> list[str]:
     """Return the answers that can be found in a text: neither empty nor one of `CHOICES`."""
     return [answer for answer in query.answers if answer.strip() and answer.strip(" .").lower() not in CHOICES]
 

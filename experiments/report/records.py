@@ -4,8 +4,8 @@
     python -m experiments.report.records --results runs/record --changed "what is new"
 
 measures today's default on sealed questions, keeps each question's figures in `experiments/results/held-out.parquet`,
-adds a section to `RECORDS.md`, and writes figures and tables anew; without `--results` they are written from what is
-kept. Each data set counts alike.
+adds a section to `RECORDS.md`, and writes figures and tables anew; `--left_out` is what `record-left-out.yaml` gave.
+Without `--results` they are written from what is kept. Each data set counts alike.
 """
 
 from __future__ import annotations
