@@ -115,7 +115,7 @@ COMMANDS = {
         "train the value that fuses several rerankers",
         "experiments.adapters.config:FusedTraining",
         "experiments.adapters.fused:train_fused",
-        "data out sources signals seed logger device",
+        "data out sources signals logger device",
     ),
     "train value": Command(
         "train a reranker for combinations",

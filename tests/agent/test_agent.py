@@ -66,6 +66,7 @@ def test_a_configuration_is_spelled_with_the_settings_of_its_search():
 
 def test_a_prediction_worked_by_hand():
     prediction = agent_that_passes_one_feature_on().predict(at(np.log(3)))
+    assert (prediction.iterations, prediction.exploration) == (8, 1.5)
     assert prediction.probabilities == pytest.approx({"first": 0.25, "second": 0.75})
     # A tie goes to the first label.
     assert agent_that_passes_one_feature_on().predict(-np.ones(DIM)).configuration == "first"

@@ -16,7 +16,7 @@ from corag.errors import InputError
 from corag.registry import Registry
 from corag.rerankers import Bm25
 from corag.selectors import Corag, TopK
-from tests.fakes import SignEmbedder, sign_agent
+from tests.fakes import SignEmbedder, essence, sign_agent
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 VALUES = st.recursive(
@@ -77,7 +77,7 @@ def chosen(selector):
     texts = ("Everest is 8,849 metres high.", "It lies in Nepal.", "K2 is in Pakistan.", "Mount Fuji is high.")
     candidates = [corag.Candidate(corag.Chunk(text, text), 0.5) for text in texts]
     selection = selector.select("How high is Everest?", candidates, 20)
-    return selection.ids, selection.value, selection.cost_tokens, selection.trace.details.get("probabilities")
+    return *essence(selection), selection.trace.details.get("probabilities")
 
 
 def test_a_part_that_is_copied_or_goes_to_another_process_is_built_again():

@@ -26,7 +26,8 @@ def shown_by(pipeline):
 def test_documents_given_are_not_changed_and_keep_id_score_and_meta(scores):
     given = [Document(content=text, score=score, meta={"page": 7}) for text, score in zip(FACTS, scores, strict=False)]
     select = CoragSelector(500, method="top-k", k=50).run
-    check_kept(given, lambda found: select(query=QUESTION, documents=found)["documents"], lambda one: one.meta)
+    num = check_kept(given, lambda found: select(query=QUESTION, documents=found)["documents"], lambda one: one.meta)
+    assert num == len(given)
 
 
 def test_a_pipeline_is_the_same_when_it_is_written_to_yaml_and_read_again(tmp_path):

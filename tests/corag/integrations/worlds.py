@@ -27,13 +27,17 @@ def context(prompt):
 
 
 def check_kept(before, choose, metadata_of):
-    """Choosing changes no document that is given; what it returns are these, each with a note that JSON can hold."""
+    """Choosing changes no document that is given; what it returns are these, each with a note that JSON can hold.
+
+    The number of them is returned.
+    """
     kept = copy.deepcopy(before)
     chosen = choose(before)
     assert chosen and before == kept
     for place, one in enumerate(chosen):
         note = metadata_of(one).pop(KEY)
         assert note["place"] == place and json.loads(json.dumps(note)) == note and one == kept[place]
+    return len(chosen)
 
 
 @dataclass(frozen=True)
