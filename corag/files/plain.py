@@ -8,7 +8,6 @@ import email.policy
 import io
 import json
 import posixpath
-import re
 import zipfile
 from collections.abc import Mapping
 from email.message import EmailMessage, MIMEPart
@@ -33,10 +32,6 @@ from corag.files.read import MAX_TEXT_BYTES, UnreadableFileError, decode
 _DELIMITERS = ",;\t|"
 # What names a row, in this order.
 _TITLES = ("title", "name", "question", "id", "_id")
-# Before, between and behind the objects of a list in JSON.
-_LIST = re.compile(r'\s*(?:\{\s*"[^"\\]*"\s*:\s*)?\[\s*')
-_BETWEEN = re.compile(r"[\s,]*")
-_LIST_END = re.compile(r"\][\s}]*")
 _NAMED_FIELDS = ("From", "To", "Date")
 """Of mail."""
 
@@ -95,19 +90,23 @@ def read_jsonl(data: bytes, name: str) -> FileText:
 
 def read_json(data: bytes, name: str) -> FileText:
     """Return a JSON list of objects, alone or as the only field of an object, as rows; other JSON as it is written."""
-    text = decode(data)
-    document, decoder, line, last = TextBuilder(), json.JSONDecoder(), 1, 0
-    begin = _LIST.match(text)
-    at = begin.end() if begin else 0
+    text, document, decoder = decode(data), TextBuilder(), json.JSONDecoder()
+    line, last, end = 1, 0, 0
     try:
-        while begin and text.startswith("{", at):
-            row, end = decoder.raw_decode(text, at)
-            line += text.count("\n", last, at)
+        rows = decoder.decode(text)
+        if isinstance(rows, dict) and len(rows) == 1:
+            [rows] = rows.values()
+            _, end = decoder.raw_decode(text, text.index('"'))  # the name of the field may have brackets
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            return read_text(data, name)
+        for row in rows:
+            start = text.index("{", end)
+            _, end = decoder.raw_decode(text, start)
+            line, last = line + text.count("\n", last, start), start
             _add_row(document, line, row)
-            last, at = at, _BETWEEN.match(text, end).end()  # type: ignore[union-attr]
     except (ValueError, RecursionError):
         return read_text(data, name)
-    return document.file(name) if begin and _LIST_END.fullmatch(text, at) else read_text(data, name)
+    return document.file(name)
 
 
 def _add_row(document: TextBuilder, number: int, row: Any) -> None:

@@ -57,7 +57,7 @@ READERS: Mapping[str, Reader] = {
     "text": Reader("corag.files.plain:read_text", 4),
     "csv": Reader("corag.files.plain:read_csv", 5),
     "jsonl": Reader("corag.files.plain:read_jsonl", 4),
-    "json": Reader("corag.files.plain:read_json", 3),
+    "json": Reader("corag.files.plain:read_json", 4),
     "html": Reader("corag.files.web:read_html", 7, _PAGES),
     "docx": Reader("corag.files.web:read_docx", 4, ("mammoth", *_PAGES)),
     "pdf": Reader("corag.files.pdf:read_pdf", 3, ("pypdfium2",)),

@@ -94,9 +94,7 @@ class Outcome:
             figures = {**answer_figures(self.answer, references), "sub_em": substring_match(self.answer, references)}
         if self.support.answers:
             figures["answer_in_context"] = float(contains_answer(self.selection.text, self.support.answers))
-        # What is said where no passage answers, such as "I do not know", is not to be found in one.
-        findable = findable_answers(self.query) if self.query.extra.get("answerable", True) else ()
-        if findable:
+        if findable := findable_answers(self.query):
             figures["answer_recall"] = answer_recall(self.selection.text, findable)
         return figures
 

@@ -166,7 +166,7 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _mean(rows: Iterable[Mapping[str, Any]], name: str) -> float:
-    """Return the mean of a measure over the rows that have it: verdicts are not looked for in contexts."""
+    """Return the mean of a measure over the rows that have it: answers of yes and no are not looked for in contexts."""
     return float(np.mean([row[name] for row in rows if row[name] is not None] or [np.nan]))
 
 

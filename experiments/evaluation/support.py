@@ -76,7 +76,7 @@ class Support:
     @classmethod
     def of(cls, query: Query, documents: Mapping[str, Document]) -> Support:
         """Return the support of a question, given the corpus."""
-        answers = tuple(findable_answers(query)) if query.extra.get("answerable", True) else ()
+        answers = tuple(findable_answers(query))
         gold = _gold(query, documents)
         literal = not gold or any(contains_answer(with_title(one.title, one.text), answers) for one in gold)
         chunks = [passage_at(entry, documents) for entry in query.gold]
@@ -147,7 +147,12 @@ def _gold(query: Query, documents: Mapping[str, Document]) -> list[Document]:
 
 
 def findable_answers(query: Query) -> list[str]:
-    """Return the answers that can be found in a text: neither empty nor one of `CHOICES`."""
+    """Return the answers that can be found in a text: neither empty nor one of `CHOICES`.
+
+    None where no passage answers: what is said then, such as "I do not know", is in no text but by chance.
+    """
+    if not query.extra.get("answerable", True):
+        return []
     return [answer for answer in query.answers if answer.strip() and answer.strip(" .").lower() not in CHOICES]
 
 
