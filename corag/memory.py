@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ import numpy as np
 
 from common.checks import check_range
 from corag.errors import DataError
+from corag.forks import lock_for_forks, renewed_lock
 
 ENTRY_BYTES = 256
 """Overhead of an entry beside key and value, measured on 50,000 small ones."""
@@ -34,7 +34,7 @@ class Capacity:
         self.used_bytes = 0
         # (owner, key) -> (value, bytes), the least recently used first.
         self.entries: OrderedDict[tuple[Any, Hashable], tuple[Any, int]] = OrderedDict()
-        self.lock = threading.Lock()
+        self.lock = lock_for_forks()
         with _REGISTERING:
             _CAPACITIES.add(self)
 
@@ -94,7 +94,7 @@ class LRU(Generic[Key, Value]):
 
 _CAPACITIES: weakref.WeakSet[Capacity] = weakref.WeakSet()
 _SHARED: weakref.WeakValueDictionary[int, Capacity] = weakref.WeakValueDictionary()
-_REGISTERING = threading.RLock()
+_REGISTERING = renewed_lock()
 
 
 def shared_capacity(max_bytes: int) -> Capacity:
@@ -132,7 +132,7 @@ class TextStore:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._lock = path, threading.Lock()
+        self._path, self._lock = path, lock_for_forks()
         self._texts: dict[str, str] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from corag.ambient import check_cancelled
 from corag.errors import InputError, ModelError
+from corag.forks import work
 from corag.memory import cache_folder
 from corag.models.runtime import Placement, has_precision, import_openvino, record_use, without_telemetry
 from corag.optional import require
@@ -86,20 +87,22 @@ class Engine:
                 inputs["input_ids"] = tokens
             else:
                 inputs["inputs_embeds"] = self.word_vectors(tokens)
-            return self.forward(inputs, mean)
+            with work():
+                return self.forward(inputs, mean)
 
         return run_packed(run, [len(row) for row in ids], self.placement.batch_tokens)
 
 
 def load_engine(source: EncoderSource, placement: Placement) -> Engine:
     """Load a model onto its device; `ModelError` where that has too little memory, else as `openvino_forward`."""
-    if placement.backend == "openvino":
-        forward = openvino_forward(source, placement.precision)
-    else:
-        module = on_device(source.load(), placement.device, source.name)
-        if placement.precision != "fp32":
-            lower_precision(module, placement)
-        forward = torch_forward(module, placement.device)
+    with work():
+        if placement.backend == "openvino":
+            forward = openvino_forward(source, placement.precision)
+        else:
+            module = on_device(source.load(), placement.device, source.name)
+            if placement.precision != "fp32":
+                lower_precision(module, placement)
+            forward = torch_forward(module, placement.device)
     return Engine(source.name, placement, forward, source.word_vectors)
 
 
@@ -237,16 +240,6 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
     elif torch is not None and torch.backends.mps.is_available():
         torch.mps.empty_cache()
-
-
-def _in_fork() -> None:
-    """Let PyTorch compute with one thread: a fork has none of its pool, for which it would wait for ever."""
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.set_num_threads(1)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_fork)
 
 
 @contextmanager

@@ -16,7 +16,6 @@ import os
 import platform
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -26,6 +25,7 @@ from typing import Any, Literal, TypeVar
 from common.checks import check_choice, check_count
 from corag.ambient import Ambient
 from corag.errors import InputError
+from corag.forks import renewed_lock
 from corag.memory import megabytes
 from corag.optional import require
 
@@ -243,7 +243,7 @@ def resolve_device(role: Role, *, backend: Backend = "auto", **settings: Any) ->
 
 # --- OpenVINO ---
 
-_opting_out = threading.RLock()
+_opting_out = renewed_lock()
 
 
 @contextmanager

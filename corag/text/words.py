@@ -14,7 +14,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import runpy
-import threading
 import unicodedata
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from corag.ambient import watched
+from corag.forks import lock_for_forks
 from corag.text.tokens import minilm_vocabulary
 
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
@@ -178,7 +178,7 @@ def _frequent() -> frozenset[str]:
     return frozenset((*lists["STOPWORDS_EN"], *lists["STOPWORDS_RUSSIAN"]))
 
 
-_one_stems = threading.Lock()
+_one_stems = lock_for_forks()
 """The stemmers keep a cache of their own and are not made for threads."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -15,6 +14,7 @@ import numpy as np
 from common.configuration import Configuration, parse
 from common.storage import CONFIG_FILE
 from corag.errors import InputError, MissingExtraError, ModelError
+from corag.forks import renewed_lock
 from corag.models.embedders import CachedEmbedder
 from corag.models.encoders import CachedEncoder, minilm_encoder
 from corag.models.runtime import current, use_runtime
@@ -127,7 +127,7 @@ class AgentSelectors:
     ) -> None:
         self.agent = load_agent(agent)
         self._source = f"the agent {agent}" if isinstance(agent, str | Path) else "the agent"
-        self._tokens, self._given, self._runtime, self._lock = tokens, given, current(), threading.RLock()
+        self._tokens, self._given, self._runtime, self._lock = tokens, given, current(), renewed_lock()
         self._embedder = self._embedder_for(embedder) if self.agent.has_network else None
         self._key = "decision", id(self)
         config = self.agent.config
