@@ -14,6 +14,8 @@ from corag.text.chunking import DEFAULT_CHUNK_TOKENS
 if TYPE_CHECKING:
     from corag.index import IndexUpdate
 
+_ANNOUNCED_SECONDS = 30
+"""From this time on a first index is announced."""
 BF16_EMBEDDER = "minilm"
 """The embedder whose vectors in bf16 find what those in fp32 find (lab notebook)."""
 
@@ -89,6 +91,7 @@ def run(config: IndexConfig) -> None:
             overwrite=config.overwrite,
             reread=config.overwrite,
             report=report,
+            announce=None if config.quiet else _announce,
         )
     show_update(update)
     if summarizer is not None:
@@ -106,6 +109,12 @@ def run(config: IndexConfig) -> None:
     except ModelError:
         ask += f' --embedder "{spelling(config.embedder)}"'
     say(f"{len(update.index)} chunks in {config.out}; ask it with: {ask}")
+
+
+def _announce(seconds: float) -> None:
+    if seconds > _ANNOUNCED_SECONDS:
+        duration = f"about {seconds / 60:.0f} minutes" if seconds > 90 else f"about {seconds:.0f} seconds"
+        say(f"the first index takes {duration}, further ones only what changes take", stderr())
 
 
 def _globs(text: str) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import count
@@ -19,6 +20,7 @@ from corag.files.process import read_file
 from corag.files.read import FoundFiles, UnreadableFileError, find_files, missing_needs, read_bytes, reading_key
 from corag.files.repeated import compared_files, repeated_paragraphs, without_repeated
 from corag.index.search import ChunkIndex
+from corag.index.store import MANIFEST
 from corag.index.write import ChunkSource, write_index
 from corag.memory import LRU
 from corag.registry import tokens as make_tokens
@@ -26,10 +28,16 @@ from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import find_data, find_file, read_corpus
 from corag.types import Chunk, Embedder, TokenCounter
 
+_TIMED = 8
+"""Chunks by which the time of a first index is estimated."""
+_FEW_CHUNKS = 300
 _OWN = 32
 """Characters of a part's hash that are of the file itself; others are of what it is compared with."""
 _KEPT_BYTES = 2**25
 """Texts that have been read to be compared with others of their folder, and are kept until it is their turn."""
+_BYTES_PER_TOKEN = 4
+# Bytes of text by bytes of a file, where they differ much.
+_TEXT_SHARES = {".gz": 3.0, ".pdf": 0.1, ".docx": 0.1, ".pptx": 0.02, ".epub": 0.5, ".html": 0.4, ".ipynb": 0.1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,7 @@ def update_index(
     reread: bool = False,
     batch_size: int = 256,
     report: Report = lambda done, total: None,
+    announce: Callable[[float], None] | None = None,
 ) -> IndexUpdate:
     """Index a data folder or a folder of documents, update its index, or resume an interrupted call.
 
@@ -83,6 +92,7 @@ def update_index(
         reread: Read files again that have not changed.
         batch_size: Chunks embedded and stored at a time.
         report: Called with (documents read, documents in all).
+        announce: Called with about how many seconds a first index takes, before it is made.
 
     Raises:
         DataError: There is nothing to index.
@@ -101,12 +111,15 @@ def update_index(
     tokens = tokens or make_tokens()
     settings = {**asdict(chunking), "tokenizer": tokens.name, "source": str(path.resolve())}
     if is_data:
-        files = None
+        files, paths = None, [find_file(path, "corpus")]
         source = _corpus_source(path, tokens, chunking, settings, report)
     else:
         files = find_files(path, include=include, exclude=exclude)
+        paths = [files.root / name for name in files.kinds]
         advice = ", and check include and exclude" if include or exclude else ""
         source = _folder_source(path, files, tokens, chunking, settings, report, advice)
+    if announce is not None and not Path(uri, f"{MANIFEST}.lance").exists():
+        announce(_estimated_seconds(paths, embedder, chunking))
     written = write_index(uri, source, embedder, batch_size=batch_size, overwrite=overwrite, reread=reread)
     index = ChunkIndex.open(uri, embedder)
     if files is None:
@@ -122,6 +135,22 @@ def update_index(
         "skipped": len(skipped),
     }
     return IndexUpdate(index, written.num_embedded, written.num_copied, counts, skipped)
+
+
+def _estimated_seconds(files: Sequence[Path], embedder: Embedder, chunking: ChunkConfig) -> float:
+    """Return about how long a first index takes, by the sizes of the files and the time for a few full chunks.
+
+    It is 0 for files so small that measuring would take longer than it says.
+    """
+    num_bytes = sum(file.stat().st_size * _TEXT_SHARES.get(file.suffix.lower(), 1) for file in files)
+    num_chunks = num_bytes / (_BYTES_PER_TOKEN * chunking.max_tokens)
+    if num_chunks < _FEW_CHUNKS:
+        return 0.0
+    chunks = ["word " * (chunking.max_tokens - 2)] * _TIMED
+    embedder.embed(chunks)  # the first time is longer
+    begun_s = time.perf_counter()
+    embedder.embed(chunks)
+    return num_chunks * (time.perf_counter() - begun_s) / _TIMED
 
 
 def _corpus_source(

@@ -65,9 +65,11 @@ def folder(tmp_path):
 def test_an_update_does_only_what_is_missing(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(write, "MIN_CHUNKS_TO_PARTITION", 1)
     uri = tmp_path / "index"
-    first = update(folder, uri)
+    announced = []
+    first = update(folder, uri, announce=announced.append)
     assert files_of(first) == (2, 0, 0, 0) and chunks_of(first) == (3, 0)
-    again = update(folder, uri, embedder := HashEmbedder())
+    again = update(folder, uri, embedder := HashEmbedder(), announce=announced.append)
+    assert announced == [0]
     assert files_of(again) == (0, 2, 0, 0) and chunks_of(again) == (0, 0)
     write_files(
         folder, b="# B\n\nThe blue river.\n\n## More\n\nNo trees at all are left there now.\n", c="# C\n\nA cloud.\n"
