@@ -10,7 +10,6 @@ from common.configuration import parse, split_parts
 from corag.errors import InputError
 from corag.registry import SELECTORS
 from corag.selectors.corag.agents import NO_AGENT
-from corag.text.units import unit_size
 from experiments.data.config import CandidateSettings, Part, SelectionSettings, spell_out
 from experiments.evaluation.judge import GRADE, judgements
 from experiments.run.track import Tracking
@@ -18,7 +17,7 @@ from experiments.run.track import Tracking
 NO_READER = "none"
 ALL = "all"
 """Every registered selector that can run."""
-FOR_METHODS = ("reranker", "agent", "summarizer", "unit")
+FOR_METHODS = ("reranker", "agent", "summarizer")
 """What is set for every method that takes it."""
 
 
@@ -64,8 +63,6 @@ class EvaluateConfig(SelectionSettings, Tracking):
         reranker: Reranker of every method that uses one, in place of their default.
         agent: Agent that predicts the configuration of `corag` for each question: a checkpoint folder. By
             default `none`: the best single configuration holds.
-        unit: What the methods choose: whole passages (passage), their sentences (sentence), or windows of n sentences
-            (window(n)). By default the agent's choice for `corag`, and passages for other methods.
         summarizer: Summarizer of methods that put summaries into the prompt.
         judge: Reader whose language model judges answers and contexts, such as `ollama(model=llama3.1:8b)`; by default
             none.
@@ -91,7 +88,6 @@ class EvaluateConfig(SelectionSettings, Tracking):
     methods: str | tuple[str, ...] = "top-k,naive,corag,upper"
     reranker: str | None = None
     agent: str = NO_AGENT
-    unit: str | None = None
     summarizer: str = "extractive"
     judge: str | None = None
     judge_figures: str = GRADE
@@ -110,8 +106,6 @@ class EvaluateConfig(SelectionSettings, Tracking):
         if self.logger != "none" and self.out is None:
             raise InputError(f"logger {self.logger!r} writes beside the result; give --out with it")
         spell_out(self, "reranker", "summarizer", "judge")
-        if self.unit is not None:
-            unit_size(self.unit)
         object.__setattr__(self, "methods", tuple(split_parts(self.methods)) or self.methods)
         names = [one.name for one in self.sets]
         if not self.data and not names:

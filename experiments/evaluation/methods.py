@@ -204,7 +204,6 @@ class Parts:
         offered: dict[str, Any] = {
             **tokens_setting(self.tokens),
             "reranker": config.reranker,
-            "unit": config.unit,
             "agent": config.agent,
             "reader": (self.reader or self.prompted) if shared else self.prompted,
             "summarizer": config.summarizer,
