@@ -14,7 +14,6 @@ from corag.index.search import Retrieval
 # The command line looks for the types of settings in the module of the first base class alone.
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime
-from corag.registry import READERS
 from corag.text.chunking import DEFAULT_BUDGET, DEFAULT_CHUNK_TOKENS
 from corag.text.data import History
 
@@ -90,8 +89,6 @@ class SelectionSettings(CandidateSettings, Runtime):
             reader without a prompt, such as `extractive`, or with `budget_for: context`.
         budget_for: What the budget covers: the whole prompt, or the context.
         reader: Reader that answers, with settings if needed: `ollama(model=llama3.1:8b)`.
-        prompt: Prompt of a reader with a language model: short, sentences, cited, paper-crag, or a text file with the
-            fields {question} and {context}; the same as the setting `prompt` of the reader.
         tokenizer: Tokenizer that counts tokens: auto, that of the reader's model (minilm for a reader without a
             prompt); a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as gpt-4o; a folder or a
             tokenizer.json; minilm; estimate.
@@ -104,7 +101,6 @@ class SelectionSettings(CandidateSettings, Runtime):
     budget: int = DEFAULT_BUDGET
     budget_for: BudgetFor = "prompt"
     reader: str = "extractive"
-    prompt: str | None = None
     tokenizer: str = AUTO
     embedder: str = "minilm"
     index: str | None = None
@@ -114,8 +110,5 @@ class SelectionSettings(CandidateSettings, Runtime):
     def __post_init__(self) -> None:
         super().__post_init__()
         Runtime.__post_init__(self)
-        if self.prompt is not None:
-            object.__setattr__(self, "reader", READERS.check(self.reader, prompt=self.prompt))
-            object.__setattr__(self, "prompt", None)
         spell_out(self, "reader", "embedder", "tokenizer")
         check_budget(self.budget, "budget")
