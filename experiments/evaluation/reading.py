@@ -28,8 +28,8 @@ from experiments.data.trec import run_lines
 from experiments.evaluation.methods import FILLING
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_recall, answer_words
 from experiments.protocol.held_out import held_out_ids
-from experiments.report.difference import paired_difference
 from experiments.report.drawing import COLORS, Line, against_tokens
+from experiments.report.measures import measure
 
 SETS = {
     "hotpotqa": "dev", "xquad_de": "dev", "tatqa": "dev", "xquad_zh": "dev", "policyqa": "dev",
@@ -150,14 +150,11 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> str:
         means_of.append(cells)
     for one, other in PAIRS:
         if both := sorted(answerable.get(one, {}).keys() & answerable.get(other, {}).keys()):
-            groups = [answerable[one][key]["group"] for key in both]
+            ours, theirs = ([answerable[of][key] for key in both] for of in (one, other))
             cells = [one, other, str(len(both))]
             for name in MEASURES:
-                ours, theirs = ([answerable[of][key][name] for key in both] for of in (one, other))
-                known = [row for row, value in enumerate(ours) if value is not None]
-                of_known = ([values[row] for row in known] for values in (ours, theirs))
-                found = paired_difference(*of_known, groups=[groups[row] for row in known])
-                cells.append(f"{found.mean:+.3f} ({found.low:+.2f} to {found.high:+.2f})")
+                found = measure(name).difference(ours, theirs)
+                cells.append("-" if found is None else f"{found.mean:+.3f} ({found.low:+.2f} to {found.high:+.2f})")
             less.append(cells)
     measures = [name.replace("_", " ") for name in MEASURES]
     headings = ["context", "questions", "tokens", *measures, "em", "not found", "wrongly answered"]
