@@ -61,17 +61,16 @@ def hotpotqa(files: Files, split: str, prefix: str = "hotpotqa") -> Iterator[Que
             passages.append(_passage(prefix, title, text))
             # Of two paragraphs with one title the first is meant, as in the official evaluation.
             sentences_of.setdefault(title, (passages[-1], spans))
-        facts: dict[str, list[int]] = {}
-        marked = []
+        gold, marked = [], []
         for title, sentence in _pairs(row["supporting_facts"], "title", "sent_id"):
             if title in sentences_of:
                 passage, spans = sentences_of[title]
-                facts.setdefault(passage.id, []).append(sentence)
+                gold.append(passage.id)
                 # A few annotations name a sentence that the paragraph does not have.
                 marked += [f"{passage.id}#{start}-{end}" for start, end in spans[sentence : sentence + 1]]
         known = {name: row[name] for name in ("type", "level") if row.get(name) is not None}
-        known |= {"supporting_facts": [list(fact) for fact in facts.items()], "supporting_spans": marked}
-        yield _with_pool(row.get("_id") or row["id"], row["question"], [row["answer"]], list(facts), passages, **known)
+        known["supporting_spans"] = marked
+        yield _with_pool(row.get("_id") or row["id"], row["question"], [row["answer"]], gold, passages, **known)
 
 
 two_wiki = partial(hotpotqa, prefix="2wikimultihopqa")
