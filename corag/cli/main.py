@@ -139,7 +139,7 @@ COMMANDS = {
         "show results of evaluate together",
         "experiments.report.comparison:ReportConfig",
         "experiments.report.comparison:report",
-        "results out title",
+        "results out",
         positional="results",
     ),
     "reproduce": Command(

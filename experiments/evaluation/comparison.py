@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 JOURNAL, MODELS = "journal.jsonl", "models"
 """Ending of the journal, and its key of the models that ran."""
-TITLE = "Methods compared"
 
 
 def show(config: EvaluateConfig) -> None:
@@ -48,7 +47,7 @@ def show(config: EvaluateConfig) -> None:
     config.check_used()
     results = compare(config)
     if not config.quiet:
-        results_page(results, title=TITLE, curves=False).show()
+        results_page(results, curves=False).show()
     if config.out is not None:
         say(f"written to {config.out}", stderr())
 
@@ -66,7 +65,7 @@ def compare(config: EvaluateConfig) -> Mapping[str, list[Result]]:
     file = out / "comparison.html" if config.several else out.with_suffix(".html")
     output_file(str(file), PAGE)
     results = {run.name: run.results() for run in runs}
-    page = results_page(results, title=TITLE, curves=config.curves)
+    page = results_page(results, curves=config.curves)
     write_atomically(file, page.html())
     write_atomically(file.with_suffix(".md"), page.markdown())
     for name, of_set in results.items():

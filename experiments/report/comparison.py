@@ -51,12 +51,10 @@ class ReportConfig:
         results: Result files, separated by commas; `--results` may be left out.
         out: File to write: a page (`.html`, `.md`), or quality against tokens alone (`.svg`), of several data folders
             their means.
-        title: Heading of the page.
     """
 
     results: str
     out: str = "report.html"
-    title: str = "Methods compared"
 
     def __post_init__(self) -> None:
         if Path(self.out).suffix not in ENDINGS:
@@ -80,13 +78,13 @@ def report(config: ReportConfig) -> None:
             raise InputError(f"--results {config.results} share no method and budget with gold or answers; give others")
         content = plot(found)
     else:
-        page = results_page(sets, title=config.title)
+        page = results_page(sets)
         content = page.html() if out.suffix == ".html" else page.markdown()
     write_atomically(out, content)
     say(f"written to {config.out}", stderr())
 
 
-def results_page(sets: Mapping[str, Sequence[Result]], *, title: str, curves: bool = True) -> Page:
+def results_page(sets: Mapping[str, Sequence[Result]], *, curves: bool = True) -> Page:
     """Return the page of sets of questions, a result a budget each; of several sets, the means come first."""
     sets = {name: sorted(of_set, key=lambda result: result.budget) for name, of_set in sets.items()}
     [first, *_], several = sets.values(), len(sets) > 1
@@ -102,7 +100,7 @@ def results_page(sets: Mapping[str, Sequence[Result]], *, title: str, curves: bo
         sections += [Section(heading, [_lead(of_set), *own], anchor=name)] if several else own
     note = f"{first[0].questions} questions of split {record['split']}. " * (not several)
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    return Page(title, "" if several else _lead(first), sections, f"{note}Versions: {versions}")
+    return Page("Methods compared", "" if several else _lead(first), sections, f"{note}Versions: {versions}")
 
 
 def held_by(sets: Mapping[str, Sequence[Result]]) -> Curves:

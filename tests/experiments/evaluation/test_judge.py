@@ -132,5 +132,5 @@ def test_claims_of_a_folder_are_verified_without_a_reader(tmp_path, capsys):
     # Of each question with an answer and each of two contexts, one prompt to each of three models.
     assert len(server.chats) == 3 * 2 * sum(bool(row["answers"]) for row in QUERIES)
     assert all(method["balanced_accuracy"] == 0.5 and method["f1"] is None for method in result.record["methods"])
-    results_page({"claims": [result]}, title="").show()
+    results_page({"claims": [result]}).show()
     assert "balanced accuracy" in capsys.readouterr().out

@@ -90,7 +90,7 @@ def test_without_answers_nothing_is_read_and_the_result_says_why(tmp_path, beir,
     assert result.record["skip_reason"] == f"no question of {beir}, test, has reference answers, so nothing is read"
     row = result.methods["top-k"]
     assert row["f1"] is row["em"] is row["rougeL"] is None and row["evidence_recall"] > 0 and row["nDCG@10"] > 0
-    results_page({"beir": [result]}, title="").show()
+    results_page({"beir": [result]}).show()
     printed = " ".join(capsys.readouterr().out.split())
     assert "no measures of answers: no question of" in printed and "nDCG@10" in printed
     assert "The retriever's 20 candidates: evidence recall" in printed and "ROUGE" not in printed

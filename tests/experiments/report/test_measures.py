@@ -41,7 +41,7 @@ def test_a_new_measure_is_one_entry(tmp_path, small_data, reader, monkeypatch, c
     for method in methods.split(","):
         letters = [row["letters"] for row in result.rows[method]]
         assert result.value(method, "letters") == sum(letters) / len(letters) > 0
-    page = results_page({"a": [result]}, title="T")
+    page = results_page({"a": [result]})
     page.show()
     assert "letters" in capsys.readouterr().out
     assert "letters" in page.html() and "letters" in page.markdown()

@@ -100,7 +100,7 @@ def test_who_meets_whom(values, expected):
 def test_each_budget_has_its_ranking_and_its_differences():
     low = measured({"corag": [1.0] * 9, "mmr": [0.0] * 9}, 64)
     high = measured({"corag": [0.0] * 9, "mmr": [1.0] * 9, "top-k": [0.5] * 9}, 128)
-    page = results_page({"a": [high, low]}, title="T")
+    page = results_page({"a": [high, low]})
     lines = page.lead.splitlines()
     assert lines[0].startswith("At 64 tokens: **corag** against mmr, F1: +1.000") and "better; 40 and 40" in lines[0]
     assert lines[1].startswith("At 128 tokens: **corag** against mmr, F1: -1.000") and "significantly worse" in lines[1]
@@ -111,7 +111,7 @@ def test_each_budget_has_its_ranking_and_its_differences():
     assert rows[0][2].replace("\u00a0", " ") == "1.000 (1.000 to 1.000)"
     leads = ["-", "+1.000 (+1.000 to +1.000)", "-1.000 (-1.000 to -1.000)", "-0.500 (-0.500 to -0.500)", "-"]
     assert [row[-2] for row in rows] == leads and [row[-1] for row in rows] == ["-", *["0.0005"] * 3, "-"]
-    over = results_page({"a": [low], "b": [high]}, title="T").markdown()
+    over = results_page({"a": [low], "b": [high]}).markdown()
     assert "## a: 9 questions" in over and "## b: 9 questions" in over
 
 
@@ -176,7 +176,7 @@ def test_results_before_and_after_a_change_are_on_one_page_and_other_questions_a
 def test_a_method_of_any_name_is_shown_and_drawn():
     name = "$\\frac$ a\x1b[31m\x00\u202eb \ud83d </p><script>é</script>&amp;"
     result = measured({name: [0.5], "corag": [0.5]})
-    soup = BeautifulSoup(results_page({"a": [result]}, title=name).html(), "html.parser")
+    soup = BeautifulSoup(results_page({"a": [result]}).html(), "html.parser")
     text = soup.get_text()
     assert text.count(visible(name)) >= 3 and visible(text) == text and not soup.find("script")
     ElementTree.fromstring(plot(held_by({"a": [result]})))
