@@ -63,6 +63,7 @@ def refused(mistakes, capsys, monkeypatch):
         captured = capsys.readouterr()
         lines = [line for line in captured.err.splitlines() if not ("━" in line or ":00:" in line)]
         assert captured.out == "" and len(lines) == 1 and lines[0].startswith("error: ")
+        assert "PLANTED" not in captured.err  # a key that is refused
         assert listing(mistakes) == before
         return lines[0]
 

@@ -1,11 +1,10 @@
-"""Keys and passwords come from the environment; no part is named with one. What commands write: test_offline.py."""
+"""Keys and passwords come from the environment; no part is named with one. Commands: test_offline.py, campaign."""
 
 import pytest
 
 import corag
 from common.configuration import parse, split_parts
 from corag.cli import doctor
-from corag.cli.main import MISTAKE, main
 from corag.errors import InputError, ReaderError
 from tests.chat_server import ChatServer, Reply
 
@@ -60,15 +59,3 @@ def test_a_key_that_a_server_echoes_where_its_error_is_cut_is_hidden(monkeypatch
     with ChatServer(echo) as server, pytest.raises(ReaderError) as caught:
         corag.reader("openai", model="llama3.1:8b", base_url=server.base_url).answer("Who?", "Berlin.")
     assert key[:6] not in str(caught.value) and "***" in str(caught.value)
-
-
-NAMED = f"openai(model=llama3.1:8b, api_key={KEY})"
-
-
-@pytest.mark.parametrize(("methods", "reader"), [("top-k", NAMED), (f"self-route(reader={NAMED})", "extractive")])
-def test_a_command_that_names_a_key_does_nothing_and_does_not_repeat_it(small_data, tmp_path, capfd, methods, reader):
-    out = tmp_path / "r.json"
-    given = ["--data", str(small_data), "--methods", methods, "--reader", reader, "--out", str(out)]
-    assert main(["evaluate", *given]) == MISTAKE
-    said = capfd.readouterr()
-    assert KEY not in said.out + said.err and not out.exists()

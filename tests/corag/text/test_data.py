@@ -67,19 +67,6 @@ def test_lost_evidence_is_kept_and_reported_once(tmp_path, caplog):
     assert "the evidence of 5 questions is not in the corpus (first: q1)" in record.message
 
 
-def test_missing_and_empty_files_and_candidates_are_named(tmp_path):
-    with pytest.raises(DataError, match="corpus"):
-        DataFolder.open(tmp_path)
-    write(tmp_path, queries=[b"  "])
-    with pytest.raises(DataError, match="queries"):
-        DataFolder.open(tmp_path)
-    write(tmp_path, queries=[QUERY | {"candidates": ["a", "c"]}])
-    with pytest.raises(DataError, match="'c'"):
-        DataFolder.open(tmp_path)
-    with pytest.raises(DataError, match="nowhere"):
-        DataFolder.open(tmp_path / "nowhere")
-
-
 PASSAGES = [
     {"_id": "d1", "title": "One", "text": "Text of one.", "metadata": {"url": "http://h"}},
     {"_id": "d 2", "title": "", "text": "Text of two."},
