@@ -101,11 +101,7 @@ def load_engine(source: EncoderSource, placement: Placement) -> Engine:
         else:
             module = on_device(source.load(), placement.device, source.name)
             if placement.precision != "fp32":
-                # Linear maps and attention are nearly all of the work. The residual stream and normalisation, where
-                # rounding hides small differences between orders, stay in fp32.
-                torch = require("torch", "models")
-                lower = torch.autocast(placement.kind, dtype=getattr(torch, DTYPES[placement.precision]))
-                module.forward = lower(module.forward)
+                lower_precision(module, placement)
             forward = torch_forward(module, placement.device)
     return Engine(source.name, placement, forward, source.word_vectors)
 
@@ -198,6 +194,23 @@ def torch_forward(model: Any, device: str = "cpu") -> Forward:
             return cast(Float32, output.cpu().numpy())
 
     return forward
+
+
+def lower_precision(model: Any, placement: Placement) -> None:
+    """Let the layers compute in bf16 or fp16, in place; all else stays in fp32.
+
+    The linear maps and the attention of the layers are nearly all of the work. The residual stream, normalisation and
+    the head, where rounding hides small differences between orders, cost little.
+    """
+    torch = require("torch", "models")
+    dtype = getattr(torch, DTYPES[placement.precision])
+    lower = torch.autocast(placement.kind, dtype=dtype)
+    layers = {layer for part in model.modules() if isinstance(part, torch.nn.ModuleList) for layer in part}
+    for layer in layers:
+        for linear in layer.modules():
+            if isinstance(linear, torch.nn.Linear):
+                linear.to(dtype)
+        layer.forward = lower(layer.forward)
 
 
 def on_device(module: Any, device: str, name: str) -> Any:
