@@ -160,12 +160,6 @@ class Service:
         settings = {"budget_tokens": self.budget, "num_candidates": self.num_candidates, **choice}
         return ask(query, source, method=part, tokenizer=self.tokens, **settings)
 
-    def checked_budget(self, budget_tokens: int | None) -> int:
-        """Return a request's budget, or the server's if it has none."""
-        budget = self.budget if budget_tokens is None else budget_tokens
-        check_budget(budget)
-        return budget
-
     def _new_reranker(self, model: str | None) -> Reranker:
         """Return the reranker that a request names; for a name that is foreign here, that of the server's method."""
         with suppress(InputError, ModelError):

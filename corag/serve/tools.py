@@ -57,7 +57,7 @@ class Replies:
             texts: The texts to choose from; leave them out to choose from the server's index.
             budget_tokens: The most tokens of the reply.
         """
-        budget = self._service.checked_budget(budget_tokens)
+        budget = self._service.budget if budget_tokens is None else budget_tokens
 
         def shown(chunk: Chunk, text: str, joint: str) -> str:
             # Texts of the caller have no source but the caller.
@@ -103,7 +103,7 @@ class Replies:
             id: The id of the text.
             budget_tokens: The most tokens of the reply.
         """
-        budget = self._service.checked_budget(budget_tokens)
+        budget = self._service.budget if budget_tokens is None else budget_tokens
         name = id.strip().strip("[]")
         text = self._texts.get([name]).get(name)
         if text is None:
