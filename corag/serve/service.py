@@ -27,8 +27,8 @@ from corag.text.units import source_of
 from corag.types import Candidate, Chunk, Reranker
 from corag.untrusted import check_untrusted
 
-VALUE = "fused"
-"""The reranker of a server whose method names none: that of `corag` by default."""
+Row = tuple[int, float, str]
+"""The position of a document, its score, and its text."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -74,8 +74,7 @@ class Service:
         selection = self.chosen(query, given, **choice).selection
         # With the text, because chunks of a tree have ids of their own, which may be those of texts.
         positions = {(one.chunk.id, one.chunk.text): position for position, one in reversed([*enumerate(given or ())])}
-        sources = map(source_of, selection.chunks)
-        rows = zip(sources, chunk_rows(selection), strict=True)
+        rows = zip(map(source_of, selection.chunks), chunk_rows(selection), strict=True)
         chunks = [{"index": positions.get((source.id, source.text)), **row} for source, row in rows]
         return {"text": selection.text, "chunks": chunks, **selection.summary()}
 
@@ -102,33 +101,34 @@ class Service:
         given = [Candidate(Chunk(str(index), _text_of(one))) for index, one in enumerate(documents)]
         check_query(query)
         if "budget_tokens" in choice:
-            reply = self._selected(query, given, **choice)
+            rows, described = self._selected(query, given, **choice)
         elif choice:
             raise InputError(f"{min(choice)} says how to select; send budget_tokens, too, or leave it out to score all")
         else:
-            reply = self._scored(query, given, model)
-        results = sorted(reply["results"], key=lambda one: -one["relevance_score"])[:top_n]
-        if str(return_documents).lower() != "true":  # Xinference's clients send a string
-            for one in results:
-                del one["document"]
-        return {**reply, "results": results}
+            rows, described = self._scored(query, given, model)
+        with_text = str(return_documents).lower() == "true"  # Xinference's clients send a string
+        results = [
+            {"index": index, "relevance_score": float(score)} | ({"document": {"text": text}} if with_text else {})
+            for index, score, text in sorted(rows, key=lambda row: -row[1])[:top_n]
+        ]
+        return {"results": results, **described}
 
-    def _scored(self, query: str, given: Sequence[Candidate], model: str | None) -> dict[str, Any]:
+    def _scored(self, query: str, given: Sequence[Candidate], model: str | None) -> tuple[list[Row], dict[str, Any]]:
         """Return all that is given with its score by a reranker."""
         reranker = self._reranker(model)
         problem = SelectionProblem(query, given, self.tokens, self.budget)  # without empty texts and repeated ones
         orders = [(row,) for row in range(len(problem.chunks))]
         values = problem.scorer(reranker)(orders) if orders else ()
         value_of = {content(chunk): value for chunk, value in zip(problem.chunks, values, strict=True)}
-        results = [_result(one.chunk.id, value_of.get(content(one.chunk), 0.0), one.chunk.text) for one in given]
+        rows = [(row, value_of.get(content(one.chunk), 0.0), one.chunk.text) for row, one in enumerate(given)]
         tokens = token_counts(self.tokens, [query, *(chunk.text for chunk in problem.chunks)])
-        return {"results": results, "model": spelling(reranker), "usage": {"total_tokens": int(tokens.sum())}}
+        return rows, {"model": spelling(reranker), "usage": {"total_tokens": int(tokens.sum())}}
 
-    def _selected(self, query: str, given: Sequence[Candidate], **choice: Any) -> dict[str, Any]:
+    def _selected(self, query: str, given: Sequence[Candidate], **choice: Any) -> tuple[list[Row], dict[str, Any]]:
         """Return what is selected of all that is given, each with its score, and how it was selected."""
         texts = [one for one in given if one.chunk.text.strip()]
-        selection = self.select(query, texts, **choice, default_unit="passage")
-        parts: dict[str, list[tuple[float, str]]] = {}
+        selection = self.select(query, texts, **choice, whole=True)
+        parts: dict[int, list[tuple[float, str]]] = {}
         for rank, row in enumerate(selection.pop("chunks"), 1):
             if row["index"] is None:
                 raise InputError(
@@ -136,36 +136,29 @@ class Service:
                     "documents; name another method, or ask /v1/select"
                 )
             score = next(one for one in (row["value"], row["similarity"], 1 / rank) if one is not None)
-            parts.setdefault(texts[row["index"]].chunk.id, []).append((score, row["text"]))
-        results = [_result(index, max(part)[0], "\n".join(text for _, text in part)) for index, part in parts.items()]
+            parts.setdefault(int(texts[row["index"]].chunk.id), []).append((score, row["text"]))
+        rows = [(index, max(part)[0], "\n".join(text for _, text in part)) for index, part in parts.items()]
         del selection["text"]
         usage = {"total_tokens": selection["cost_tokens"]}
-        return {"results": results, "model": selection["method"], "usage": usage, "selection": selection}
+        return rows, {"model": selection["method"], "usage": usage, "selection": selection}
 
-    def chosen(
-        self,
-        query: str,
-        texts: Sequence[Text] | None = None,
-        method: str | None = None,
-        default_unit: str | None = None,
-        **choice: Any,
-    ) -> Reply:
-        """Return what is chosen, and what is left out; see `select`."""
+    def chosen(self, query: str, texts: Sequence[Text] | None = None, *, whole: bool = False, **choice: Any) -> Reply:
+        """Return what is chosen, and what is left out; see `select`. With `whole`, passages if no unit is named."""
         source = self.index if texts is None else texts
         if source is None:
             raise InputError("there are no texts, and the server has no index; send texts, or start it with --index")
+        method = choice.pop("method", None)
         part = self.method if method is None else check_untrusted(SELECTORS, method, "the request")
-        if default_unit is not None and "unit" not in choice:
-            part = SELECTORS.check(part, defaults={"unit": default_unit})
+        if whole and "unit" not in choice:
+            part = SELECTORS.check(part, defaults={"unit": "passage"})
         settings = {"budget_tokens": self.budget, "num_candidates": self.num_candidates, **choice}
         return ask(query, source, method=part, tokenizer=self.tokens, **settings)
 
     def _new_reranker(self, model: str | None) -> Reranker:
         """Return the reranker that a request names; for a name that is foreign here, that of the server's method."""
         with suppress(InputError, ModelError):
-            if model is not None and RERANKERS.knows(model):
-                return RERANKERS.make(check_untrusted(RERANKERS, model, "the request"))
-        return RERANKERS.make(parse(self.method).settings.get("reranker") or VALUE)
+            return RERANKERS.make(check_untrusted(RERANKERS, model, "the request"))
+        return RERANKERS.make(parse(self.method).settings.get("reranker") or "fused")  # the default of `corag`
 
 
 def _text_of(document: object) -> str:
@@ -173,10 +166,6 @@ def _text_of(document: object) -> str:
     if not isinstance(text, str):
         raise InputError(f"document {document!r:.80} has no text; send strings or objects with a 'text'")
     return text
-
-
-def _result(index: str, score: float, text: str) -> dict[str, Any]:
-    return {"index": int(index), "relevance_score": float(score), "document": {"text": text}}
 
 
 def wrong_fields(errors: Iterable[Mapping[str, Any]]) -> str:
