@@ -77,13 +77,12 @@ class Replies:
             raise InputError(f"budget_tokens is {budget}, too few for a text and its id; give more")
         reply, text = found
         text = text or f"Nothing chosen: {reply.selection.trace.reason}"
+        others = {self._id_of(one.candidate.chunk): one.candidate.chunk for one in reply.left_out}
         chosen_ids = {self._id_of(source_of(chunk)) for chunk in reply.selection.chunks}
-        left_out = (one.candidate.chunk for one in reply.left_out)
-        others = {self._id_of(chunk): chunk for chunk in left_out if chunk.text.strip()}
         stubs = [
             shown(chunk, textwrap.shorten(body(chunk), STUB_CHARACTERS, placeholder=" ..."), " | ")
             for name, chunk in others.items()
-            if name not in chosen_ids
+            if name not in chosen_ids and chunk.text.strip()
         ]
         # As many as fit; of those that do not, how many there are.
 
@@ -127,12 +126,11 @@ def instructions(service: Service) -> str:
     said = "Call select_context before answering from documents: it returns the text to answer from, under a budget."
     if service.index is None:
         return f"{said} This server has no index: give the texts to choose from."
-    documents = (
-        str(chunk.metadata.get("document") or chunk.metadata.get("title") or chunk.id)
+    named = dict.fromkeys(
+        one_line(str(chunk.metadata.get("document") or chunk.metadata.get("title") or chunk.id))[:STUB_CHARACTERS]
         for chunk in islice(service.index.chunks(), MOST_READ)
     )
-    named = list(dict.fromkeys(one_line(name)[:STUB_CHARACTERS] for name in documents))
-    among = f"{', '.join(named[:MOST_NAMED])}{' and others' if len(named) > MOST_NAMED else ''}"
+    among = f"{', '.join(islice(named, MOST_NAMED))}{' and others' if len(named) > MOST_NAMED else ''}"
     return f"{said} Without texts it chooses from an index of {len(service.index):,} chunks, from: {among}."
 
 
@@ -155,7 +153,6 @@ def make_tools(service: Service) -> MCPServer[Any]:
     """Return the MCP server."""
     server: MCPServer[Any] = _Server("corag", version=corag.__version__, instructions=instructions(service))
     replies = Replies(service)
-
     for tool in (replies.select_context, replies.fetch):
         server.add_tool(tool, structured_output=False)
     return server
