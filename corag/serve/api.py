@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable
 from hmac import compare_digest
 from typing import Annotated, Any
-from uuid import uuid4
 
 import anyio
 from anyio import from_thread, to_thread
@@ -19,7 +18,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 import corag
@@ -43,7 +41,8 @@ AT_ONCE = max(2, min(8, os.cpu_count() or 2))
 LOCAL = ["127.0.0.1", "localhost", "[::1]", "::1"]
 """Names of this machine."""
 
-Texts = list[str | dict[str, JsonValue]]
+Texts = Annotated[list[str | dict[str, JsonValue]], Field(max_length=MAX_TEXTS)]
+PartSpelling = Annotated[str, Field(max_length=1000)]
 
 
 class Question(BaseModel):  # type: ignore[misc]  # pydantic's types are skipped
@@ -53,9 +52,7 @@ class Question(BaseModel):  # type: ignore[misc]  # pydantic's types are skipped
 
     query: str = Field(max_length=10_000, description="The question.")
     budget_tokens: int | None = Field(None, description="The most tokens of the chosen text.")
-    method: str | None = Field(
-        None, max_length=1000, description="Selector, such as `top-k(k=3)`; by default the server's."
-    )
+    method: PartSpelling | None = Field(None, description="Selector, such as `top-k(k=3)`; by default the server's.")
     unit: str | None = Field(None, max_length=100, description="What is chosen: `passage`, `sentence` or `window(n)`.")
 
 
@@ -64,15 +61,11 @@ class Rerank(Question):
 
     model_config = ConfigDict(extra="ignore")
 
-    documents: Texts = Field(
-        max_length=MAX_TEXTS, description="Strings, or objects with `text`; best first if they are ranked."
-    )
+    documents: Texts = Field(description="Strings, or objects with `text`; best first if they are ranked.")
     top_n: int | None = Field(None, ge=1, description="The most results.")
     return_documents: bool | str | None = Field(None, description="Whether results have the text.")
-    model: str | None = Field(
-        None,
-        max_length=1000,
-        description="A reranker that ships, such as `bm25`; for any other name that of the server scores.",
+    model: PartSpelling | None = Field(
+        None, description="A reranker that ships, such as `bm25`; for any other name that of the server scores."
     )
 
 
@@ -81,7 +74,6 @@ class Select(Question):
 
     texts: Texts | None = Field(
         None,
-        max_length=MAX_TEXTS,
         description="Strings, or objects with `text`, `content` or `page_content`, and perhaps `id`, `title`, "
         "`similarity`, `metadata`; best first if they are ranked. Without texts, the server's index is searched.",
     )
@@ -106,11 +98,11 @@ def make_api(service: Service, *, key: str | None = None, deadline: float = DEAD
         docs_url=None,
         redoc_url=None,
         max_body_size=MAX_BODY,
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=LOCAL if key is None else ["*"])],
     )
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOCAL if key is None else ["*"])
     limiter = anyio.CapacityLimiter(AT_ONCE)
 
-    async def answered(request: Request, call: Callable[[], dict[str, Any]]) -> Response:
+    async def answered(request: Request, asked: Question, call: Callable[..., dict[str, Any]]) -> Response:
         """Return the answer of a call in a thread, where it stops if the client disconnects, or after the deadline."""
         under_way = limiter.statistics()
         if under_way.borrowed_tokens + under_way.tasks_waiting >= MAX_PENDING:
@@ -118,7 +110,7 @@ def make_api(service: Service, *, key: str | None = None, deadline: float = DEAD
         async with anyio.create_task_group() as group:
             group.cancel_scope.deadline = anyio.current_time() + deadline
             group.start_soon(_cancel_on_disconnect, request, group.cancel_scope)
-            response = await to_thread.run_sync(_answer_of, call, limiter=limiter)
+            response = await to_thread.run_sync(_answer_of, asked, call, limiter=limiter)
             group.cancel_scope.cancel()
             return response
         remedy = "ask for less, or raise the server's --deadline"
@@ -129,14 +121,12 @@ def make_api(service: Service, *, key: str | None = None, deadline: float = DEAD
     @app.post("/rerank", dependencies=[Depends(authorize)], include_in_schema=False)
     async def rerank(request: Request, asked: Rerank) -> Response:
         """Score documents, or select them under a budget."""
-        return await answered(
-            request, lambda: {"id": f"rerank-{uuid4().hex}", **service.rerank(**asked.model_dump(exclude_none=True))}
-        )
+        return await answered(request, asked, service.rerank)
 
     @app.post("/v1/select", dependencies=[Depends(authorize)])
     async def select(request: Request, asked: Select) -> Response:
         """Select texts for a prompt."""
-        return await answered(request, lambda: service.select(**asked.model_dump(exclude_none=True)))
+        return await answered(request, asked, service.select)
 
     @app.get("/v1/models", dependencies=[Depends(authorize)])
     async def models() -> dict[str, Any]:
@@ -164,11 +154,11 @@ def _json(content: dict[str, Any], status: int = 200, headers: Any = None) -> Re
     return Response(to_json(content, allow_nan=False), status, headers, "application/json")
 
 
-def _answer_of(call: Callable[[], dict[str, Any]]) -> Response:
+def _answer_of(asked: Question, call: Callable[..., dict[str, Any]]) -> Response:
     """Return what a call returns, or the error that it raises, from a thread that can be cancelled."""
     try:
         with checking(from_thread.check_cancelled):
-            return _json(call())
+            return _json(call(**asked.model_dump(exclude_none=True)))
     except CoragError as error:
         return _json({"error": str(error)}, 400)
     except Exception:

@@ -11,8 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from uuid import uuid4
 
-from common.checks import check_budget, check_query
+from common.checks import check_query
 from common.configuration import parse, spelling
 from corag.candidates import Text, as_candidates
 from corag.errors import InputError, ModelError
@@ -27,7 +28,7 @@ from corag.text.units import source_of
 from corag.types import Candidate, Chunk, Reranker
 from corag.untrusted import check_untrusted
 
-Row = tuple[int, float, str]
+Scored = tuple[int, float, str]
 """The position of a document, its score, and its text."""
 
 
@@ -50,7 +51,6 @@ class Service:
     num_candidates: int = 20
 
     def __post_init__(self) -> None:
-        check_budget(self.budget, "budget")
         self.tokens = make_tokens(self.tokenizer)
         self._reranker = lru_cache(maxsize=4)(self._new_reranker)
         # What is wrong is refused now, not with the first request; and models are loaded.
@@ -93,12 +93,15 @@ class Service:
         leaves out what adds less than it costs: then `method` and `unit` count, by default whole documents.
 
         Returns:
-            `results`, best first: `index` in `documents`, `relevance_score`, and `document` with `text` if asked for;
-            `model`, what scored or selected; `usage`; and, with a budget, `selection`. A score is the reranker's value
-            of the document (of chosen sentences, the best) alone, 0 for an empty one; of a method without a reranker
-            the similarity, or 1 / rank.
+            `id`, of this reply; `results`, best first: `index` in `documents`, `relevance_score`, and `document` with
+            `text` if asked for; `model`, what scored or selected; `usage`; and, with a budget, `selection`. A score is
+            the reranker's value of the document (of chosen sentences, the best) alone, 0 for an empty one; of a method
+            without a reranker the similarity, or 1 / rank.
         """
-        given = [Candidate(Chunk(str(index), _text_of(one))) for index, one in enumerate(documents)]
+        texts: list[Any] = [one.get("text") if isinstance(one, Mapping) else one for one in documents]
+        if None in texts:
+            raise InputError(f"documents[{texts.index(None)}] has no text; send strings or objects with a 'text'")
+        given = [Candidate(Chunk(str(index), text)) for index, text in enumerate(texts)]
         check_query(query)
         if "budget_tokens" in choice:
             rows, described = self._selected(query, given, **choice)
@@ -111,9 +114,9 @@ class Service:
             {"index": index, "relevance_score": float(score)} | ({"document": {"text": text}} if with_text else {})
             for index, score, text in sorted(rows, key=lambda row: -row[1])[:top_n]
         ]
-        return {"results": results, **described}
+        return {"id": f"rerank-{uuid4().hex}", "results": results, **described}
 
-    def _scored(self, query: str, given: Sequence[Candidate], model: str | None) -> tuple[list[Row], dict[str, Any]]:
+    def _scored(self, query: str, given: Sequence[Candidate], model: str | None) -> tuple[list[Scored], dict[str, Any]]:
         """Return all that is given with its score by a reranker."""
         reranker = self._reranker(model)
         problem = SelectionProblem(query, given, self.tokens, self.budget)  # without empty texts and repeated ones
@@ -124,7 +127,7 @@ class Service:
         tokens = token_counts(self.tokens, [query, *(chunk.text for chunk in problem.chunks)])
         return rows, {"model": spelling(reranker), "usage": {"total_tokens": int(tokens.sum())}}
 
-    def _selected(self, query: str, given: Sequence[Candidate], **choice: Any) -> tuple[list[Row], dict[str, Any]]:
+    def _selected(self, query: str, given: Sequence[Candidate], **choice: Any) -> tuple[list[Scored], dict[str, Any]]:
         """Return what is selected of all that is given, each with its score, and how it was selected."""
         texts = [one for one in given if one.chunk.text.strip()]
         selection = self.select(query, texts, **choice, whole=True)
@@ -159,13 +162,6 @@ class Service:
         with suppress(InputError, ModelError):
             return RERANKERS.make(check_untrusted(RERANKERS, model, "the request"))
         return RERANKERS.make(parse(self.method).settings.get("reranker") or "fused")  # the default of `corag`
-
-
-def _text_of(document: object) -> str:
-    text = document.get("text") if isinstance(document, Mapping) else document
-    if not isinstance(text, str):
-        raise InputError(f"document {document!r:.80} has no text; send strings or objects with a 'text'")
-    return text
 
 
 def wrong_fields(errors: Iterable[Mapping[str, Any]]) -> str:
