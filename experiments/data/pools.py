@@ -34,9 +34,6 @@ from experiments.data.trec import escaped, read_run
 from experiments.run.journal import digest, fingerprint
 
 EMBEDDED_TOGETHER = 512
-LONG_TOKENS = MAX_TOKENS
-"""MiniLM tokens that a passage may have; what is longer, such as a contract, would be seen and chosen as a whole."""
-
 
 Pool = Mapping[str, list[Candidate]]
 """The candidates of each question by its id, best first; those of a run with its score, others with their cosine."""
@@ -99,8 +96,8 @@ def _of_lists(
 ) -> Pool:
     """Return the questions' own passages, each embedded once, ranked by cosine.
 
-    A passage is one chunk, unless it has more than `LONG_TOKENS`: it is cut as an index cuts it. A question without a
-    list of candidates is a `DataError`.
+    A passage is one chunk, unless it has more than MiniLM's `MAX_TOKENS`: it is cut as an index cuts it, as a contract
+    would be seen and chosen as a whole. A question without a list of candidates is a `DataError`.
     """
     tokens = minilm()
     pieces: dict[str, list[Chunk]] = {}
@@ -110,7 +107,7 @@ def _of_lists(
         for name in query.candidates:
             if name not in pieces:
                 document = folder.documents[name]
-                is_long = int(tokens.count([document.text])[0]) > LONG_TOKENS
+                is_long = int(tokens.count([document.text])[0]) > MAX_TOKENS
                 pieces[name] = chunk_document(document, tokens) if is_long else [passage(document)]
     chunks = {chunk.id: chunk for of_document in pieces.values() for chunk in of_document}
     texts, embedded = [chunk.text for chunk in chunks.values()], list[NDArray[np.float32]]()

@@ -135,9 +135,13 @@ class Judgement(NamedTuple):
         return prompt(name, "experiments/prompts", needs=sorted(fields)).messages(**fields)
 
     def read(self, reply: str, answer: JudgedAnswer) -> float | None:
-        """Return the value in a reply: one JSON object, whatever is around it."""
-        content = json_object(reply)
-        return None if content is None else self.parse(content, answer)
+        """Return the value in a reply: one JSON object, whatever is around it; None if there is none, or more."""
+        text = _OBJECT.search(without_thoughts(reply))
+        try:
+            content = json.loads(text[0]) if text else None
+        except (ValueError, RecursionError):
+            return None
+        return self.parse(content, answer) if isinstance(content, dict) else None
 
 
 def _listed(value: str | Sequence[str], *, numbered: bool) -> str:
@@ -146,16 +150,6 @@ def _listed(value: str | Sequence[str], *, numbered: bool) -> str:
     if not numbered:
         return "\n".join(value)
     return "\n".join(f"[{number}] {' '.join(text.split())}" for number, text in enumerate(value, start=1))
-
-
-def json_object(reply: str) -> dict[str, Any] | None:
-    """Return the one JSON object in a reply, whatever is around it; None if there is none, or more."""
-    text = _OBJECT.search(without_thoughts(reply))
-    try:
-        content = json.loads(text[0]) if text else None
-    except (ValueError, RecursionError):
-        return None
-    return content if isinstance(content, dict) else None
 
 
 def _grade(content: Mapping[str, Any], _: JudgedAnswer) -> float | None:

@@ -119,7 +119,7 @@ class Labels:
         candidates_vectors: Mean embedding of each question's best candidates, float32 `[n, d]`.
         similarities: Each question's similarities to its candidates, best first.
         budget: Token budget of each question, `[n]`: asked under several, it is a question each.
-        metadata: Of each table that was read.
+        metadata: Of each table that was read; all have one embedder.
     """
 
     ids: tuple[str, ...]
@@ -137,16 +137,6 @@ class Labels:
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    @property
-    def embedder(self) -> str:
-        """Name of the embedder of all vectors."""
-        return str(self.metadata[0]["embedder"])
-
-    @property
-    def budgets(self) -> tuple[int, ...]:
-        """The token budgets of the questions."""
-        return tuple(sorted(set(self.budget.tolist())))
 
     def features(self, recipe: Sequence[str]) -> Float32:
         """Return the feature vectors of a recipe; see `corag.selectors.corag.features`."""

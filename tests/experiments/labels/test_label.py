@@ -153,7 +153,7 @@ def test_a_table_becomes_arrays(tmp_path):
     assert labels.query_vectors.tolist() == [[1.0, 0.0], [0.0, 1.0]]
     assert labels.features(("query", "curve")).shape == (2, 14)
     assert labels.of([1]).ids == ("folder/q2",)
-    assert labels.budgets == (64,)
+    assert labels.budget.tolist() == [64, 64]
 
 
 def test_a_question_under_two_budgets_is_two_questions(tmp_path):
@@ -161,7 +161,7 @@ def test_a_question_under_two_budgets_is_two_questions(tmp_path):
     large = write_labels(tmp_path / "large.parquet", ROWS, QUESTIONS)
     labels = read_labels(f"{small},{large}")
     assert labels.ids == ("folder/q1@32", "folder/q2@32", "folder/q1@64", "folder/q2@64")
-    assert (labels.budget.tolist(), labels.budgets) == ([32, 32, 64, 64], (32, 64))
+    assert labels.budget.tolist() == [32, 32, 64, 64]
     # Both are on one side of a division.
     assert labels.group.tolist() == ["folder/q1", "folder/q2"] * 2
 
