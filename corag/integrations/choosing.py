@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import PurePath
@@ -72,11 +72,11 @@ class Chooser(BaseModel):
         return SELECTORS.make(self.method, defaults=defaults, **self.settings)
 
     @abstractmethod
-    def write_document(self, document: Any, text: str, note: Mapping[str, Any]) -> Any:
+    def _write(self, document: Any, text: str, note: Mapping[str, Any]) -> Any:
         """Return a copy of a document, or a new one for None, with a text and a note."""
 
     @abstractmethod
-    def render_documents(self, documents: Sequence[Any]) -> str:
+    def _render(self, documents: Sequence[Any]) -> str:
         """Return the text that the prompt has for documents."""
 
     def choose(
@@ -94,17 +94,16 @@ class Chooser(BaseModel):
         def written(left: int) -> tuple[list[Any], dict[str, Any]]:
             selection = self.selector.select(query, candidates, left)
             described = {**selection.summary(), "budget_tokens": budget}
-            chosen = self._documents(selection, by_id, described)
-            described["cost_tokens"] = int(tokens.count([self.render_documents(chosen)])[0]) if chosen else 0
+            chosen = [*self._documents(selection, by_id, described)]
+            described["cost_tokens"] = int(tokens.count([self._render(chosen)])[0]) if chosen else 0
             return chosen, described
 
         found = choose_within(budget, written, lambda one: one[1]["cost_tokens"])
-        if found is None:
-            reason = "what the prompt puts around a text costs more than the budget"
-            found = [], {"budget_tokens": budget, "cost_tokens": 0, "trace": {"reason": reason}}
-        if not found[0]:
-            logger.warning("nothing was chosen for the prompt: %s", found[1]["trace"].get("reason"))
-        return found
+        reason = "what the prompt puts around a text costs more than the budget"
+        chosen, described = found or ([], {"budget_tokens": budget, "cost_tokens": 0, "trace": {"reason": reason}})
+        if not chosen:
+            logger.warning("nothing was chosen for the prompt: %s", described["trace"].get("reason"))
+        return chosen, described
 
     def _candidates(self, documents: Sequence[Any]) -> tuple[dict[str, Any], list[Candidate]]:
         """Return the documents by the ids of their candidates, and these."""
@@ -116,21 +115,18 @@ class Chooser(BaseModel):
             title, text, name = str(one.chunk.metadata.get("title") or "").strip(), one.chunk.text, one.chunk.id
             title = "" if text.startswith(with_title(title, "")) else title
             name = f"{name}~{rank}" if name in by_id else name
-            metadata = {"title": title} if title else {}
-            chunk = replace(one.chunk, id=name, text=with_title(title, text), metadata=metadata)
+            chunk = replace(one.chunk, id=name, text=with_title(title, text), metadata={"title": title})
             similarity, kind = (one.similarity, self.score_kind) if scored else (None, "rank")
             candidates.append(replace(one, chunk=chunk, similarity=similarity, kind=kind, rank=rank))
             by_id[name] = document
         return by_id, candidates
 
-    def _documents(self, selection: Selection, by_id: Mapping[str, Any], described: Mapping[str, Any]) -> list[Any]:
-        """Return the documents of a selection, with notes; of a text that the selector wrote, one new document."""
-        if not selection.spans:
+    def _documents(self, selection: Selection, by_id: Mapping[str, Any], described: Mapping[str, Any]) -> Iterator[Any]:
+        """Yield the documents of a selection, with notes; of a text that the selector wrote, one new document."""
+        if selection.text and not selection.spans:
             note = {"place": 0, "sources": list(selection.ids), "selection": described}
-            return [self.write_document(None, selection.text, note)] if selection.text else []
-        documents = []
-        for place, part in enumerate(chosen_parts(selection.chunks)):
+            yield self._write(None, selection.text, note)
+        for place, part in enumerate(chosen_parts(selection.chunks) if selection.spans else ()):
             note = {"place": place, **({"spans": part.spans} if part.spans else {}), "selection": described}
             # A tree that a selector was given has texts of its own.
-            documents.append(self.write_document(by_id.get(part.chunk.id), part.text, note))
-        return documents
+            yield self._write(by_id.get(part.chunk.id), part.text, note)

@@ -24,13 +24,11 @@ class DocumentChooser(Chooser):
 
     template: str = LOOP
 
-    def write_document(self, document: Document | None, text: str, note: Mapping[str, Any]) -> Document:
-        """Return a document with a text and a note."""
+    def _write(self, document: Document | None, text: str, note: Mapping[str, Any]) -> Document:
         made = document or Document(content=text)
         return replace(made, content=text, meta={**made.meta, KEY: note})
 
-    def render_documents(self, documents: Sequence[Document]) -> str:
-        """Return documents as the prompt builder shows them."""
+    def _render(self, documents: Sequence[Document]) -> str:
         return str(PromptBuilder(self.template, required_variables="*").run(documents=list(documents))["prompt"])
 
 
@@ -50,15 +48,11 @@ class CoragSelector:
     def __init__(self, budget_tokens: int = 1024, tokenizer: Any = None, template: str = LOOP, **settings: Any) -> None:
         self._chooser = DocumentChooser(budget_tokens, tokenizer=tokenizer, template=template, **settings)
         if PromptBuilder(template).variables != ["documents"]:
-            raise InputError(
-                f"template is {template!r:.200}; give the loop over documents alone, "
-                "{% for doc in documents %} ... {% endfor %}"
-            )
+            raise InputError(f"template is {template!r:.200}; give the loop over documents alone, such as {LOOP!r}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the component as Haystack writes it into a pipeline's file; parts are there by name."""
-        data: dict[str, Any] = default_to_dict(self, **self._chooser.model_dump())
-        return data
+        return dict(default_to_dict(self, **self._chooser.model_dump()))
 
     @component.output_types(documents=list[Document], selection=dict[str, Any])
     def run(self, query: str, documents: list[Document], budget_tokens: int | None = None) -> dict[str, Any]:

@@ -33,12 +33,10 @@ class CoragCompressor(Chooser, BaseDocumentCompressor):
         """Return the documents for a prompt, in its order; see `Chooser.choose`."""
         return self.choose(query, documents)[0]
 
-    def write_document(self, document: Document | None, text: str, note: Mapping[str, Any]) -> Document:
-        """Return a document with a text and a note."""
+    def _write(self, document: Document | None, text: str, note: Mapping[str, Any]) -> Document:
         made = document or Document(page_content=text)
         return made.model_copy(update={"page_content": text, "metadata": {**made.metadata, KEY: note}})
 
-    def render_documents(self, documents: Sequence[Document]) -> str:
-        """Return documents as chains show them."""
+    def _render(self, documents: Sequence[Document]) -> str:
         prompt = PromptTemplate.from_template(self.document_prompt)
         return self.separator.join(format_document(document, prompt) for document in documents)

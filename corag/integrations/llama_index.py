@@ -38,7 +38,7 @@ class CoragPostprocessor(Chooser, BaseNodePostprocessor):
             raise InputError("there is no question to choose nodes for; give query_bundle or query_str")
         return self.choose(query_bundle.query_str, nodes)[0]
 
-    def write_document(self, document: NodeWithScore | None, text: str, note: Mapping[str, Any]) -> NodeWithScore:
+    def _write(self, document: NodeWithScore | None, text: str, note: Mapping[str, Any]) -> NodeWithScore:
         """Return a node with a text and a note that neither prompts nor embeddings show."""
         node = TextNode(text=text) if document is None else document.node.model_copy()
         if text != node.get_content(MetadataMode.NONE):
@@ -48,7 +48,6 @@ class CoragPostprocessor(Chooser, BaseNodePostprocessor):
         node.excluded_embed_metadata_keys = [*node.excluded_embed_metadata_keys, KEY]
         return NodeWithScore(node=node, score=None if document is None else document.score)
 
-    def render_documents(self, documents: Sequence[NodeWithScore]) -> str:
-        """Return nodes as response synthesizers show them."""
+    def _render(self, documents: Sequence[NodeWithScore]) -> str:
         shown = (document.node.get_content(MetadataMode.LLM).strip() for document in documents)
         return self.separator.join(text for text in shown if text)

@@ -100,4 +100,4 @@ def test_the_rendered_text_never_costs_more_than_the_budget(texts, budget, separ
     documents = [Note(text, meta={"title": title.strip()}) for text, title in texts]
     chosen, selection = choose(documents, budget, chooser)
     if chosen:
-        assert tokens(chooser.render_documents(chosen), counter) == selection["cost_tokens"] <= budget
+        assert tokens(chooser._render(chosen), counter) == selection["cost_tokens"] <= budget

@@ -56,11 +56,11 @@ class Notes(Chooser):
     separator: str = "\n\n"
     template: str = "{title}{text}"
 
-    def write_document(self, document, text, note):
+    def _write(self, document, text, note):
         made = document or Note("")
         return replace(made, content=text, meta={**made.meta, KEY: note})
 
-    def render_documents(self, documents):
+    def _render(self, documents):
         shown = (self.template.format(title=one.meta.get("title", ""), text=one.content) for one in documents)
         return self.separator.join(shown)
 
