@@ -46,11 +46,6 @@ def test_doctor_does_not_show_the_password_of_an_address(monkeypatch, capsys, ad
     assert KEY not in said and f"{address} (not contacted)" in said
 
 
-def test_an_at_sign_elsewhere_is_no_password():
-    for text in ("openai(model=a@b)", "cross-encoder(model=http://h/@org/m)"):
-        assert str(parse(text)) == text
-
-
 @pytest.mark.parametrize("shift", range(15, 60, 14))
 def test_a_key_that_a_server_echoes_where_its_error_is_cut_is_hidden(monkeypatch, shift):
     key = KEY + "-of-a-length-that-is-cut"

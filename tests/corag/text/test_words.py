@@ -13,7 +13,8 @@ from corag.text.words import exact_words, minilm_share, words
 from corag.types import Chunk
 
 GIVEN = json.loads(Path(__file__).with_name("words.json").read_text(encoding="utf-8"))
-"""Forms of one word, and codes that differ in a sign, with a question and a record to put them in."""
+"""Forms of one word; codes that differ in a sign, with a question and a record to put them in; the words of composed
+ones ("by" is in every text); and which share of the words of texts MiniLM has whole (names do not count)."""
 
 
 @pytest.mark.parametrize("forms", GIVEN["one word"], ids=lambda forms: forms[0])
@@ -21,13 +22,9 @@ def test_forms_of_a_word_have_it_in_common(forms):
     assert set.intersection(*(set(words(f"({form})")) for form in forms))
 
 
-def test_parts_of_composed_words_are_words():
-    assert words("getUserById") == ["get", "user", "id", "getuserbyid"]  # "by" is in every text
-    assert words("max_connections") == ["max", "connect", "max_connections"]
-    assert words("2024-05-01") == ["2024", "05", "01", "2024-05-01"]
-    assert words("서울은") == words(unicodedata.normalize("NFD", "서울은")) == ["서울", "울은"]
-    assert words("東京Tower") == ["東京", "tower"]
-    assert words("1,2,3") == ["1", "2", "3", "1,2,3"]
+@pytest.mark.parametrize(("text", "expected"), GIVEN["composed"].items())
+def test_parts_of_composed_words_are_words(text, expected):
+    assert words(text) == expected
 
 
 def test_numbers_and_parts_with_a_digit_are_found_where_they_are():
@@ -70,16 +67,7 @@ CAPITALS = [
 QUESTION = "德国的首都是什么?"
 
 
-@pytest.mark.parametrize(
-    ("texts", "share"),
-    [
-        ([], 1.0), (["12 + 3 is it"], 1.0), (["Where is the lake?"], 1.0),
-        # Whole are three of six, and two of five; names do not count.
-        (["lake deep long", "nacheinander ausgeführt verzögert"], 0.5),
-        (["lake deep", "nacheinander ausgeführt verzögert"], 0.4), (["lake", "Qxqx Zyzy Xwvx"], 1.0),
-        (["находится озеро"], 0.0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("texts", "share"), GIVEN["whole"])
 def test_words_that_are_whole_in_minilms_vocabulary(texts, share):
     assert minilm_share(texts) == share
 
