@@ -98,9 +98,6 @@ def test_a_beir_folder_is_a_data_folder(tmp_path):
     first = folder.queries[0]
     assert (first.question, first.answers, first.candidates) == ("What is 1?", (), None)
     assert first.grades == first.relevance == {"d1": 2, "d 2": 0, "3": 1}
-    assert [one.id for one in folder.split("test")] == ["q1", "q0"]
-    with pytest.raises(DataError, match="dev"):
-        folder.split("dev")
 
 
 @pytest.mark.parametrize(
