@@ -8,9 +8,7 @@ from typing import ClassVar
 from common.checks import check_count, check_seed
 from corag.errors import InputError
 from corag.models.runtime import Runtime
-from corag.rerankers.evidence.reranker import MAX_SIZE
 from corag.rerankers.fused import COSINE, LATE, LENGTH, WORDS
-from corag.text.units import unit_size
 from experiments.labels.config import LabelSource
 from experiments.run.track import Tracker, Tracking
 
@@ -65,29 +63,16 @@ class ValueTraining(AdapterTraining):
     It learns from four fifths of the questions, divided by documents, and is calibrated on the others.
 
     Attributes:
-        name: Name of the adapter.
-        units: What is chosen: the passages (`passage`), their `sentence`s or `window(n)`s; each question is learned
-            from once with each unit.
-        max_size: Maximum number of passages, or sentences, that the evidence is spread over.
-        hidden: Hidden units of each network that scores sets of candidates.
         epochs: Passes over the questions.
         seed: Seed of every random choice.
     """
 
     command: ClassVar[str] = "value"
 
-    name: str = "minilm-evidence"
-    units: tuple[str, ...] = ("passage", "sentence")
-    max_size: int = MAX_SIZE
-    hidden: int = 48
     epochs: int = 10
     seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("max_size", self.max_size, "typical: 5", most=MAX_SIZE)
-        for name in ("hidden", "epochs"):
-            check_count(name, getattr(self, name))
+        check_count("epochs", self.epochs)
         check_seed("seed", self.seed)
-        for unit in self.units:
-            unit_size(unit)

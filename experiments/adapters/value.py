@@ -10,8 +10,9 @@ Letters: M networks, N sets of the questions of a batch, F features, H hidden un
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -38,22 +39,23 @@ from corag.registry import tokens as make_tokens
 from corag.rerankers.evidence.reranker import (
     CLIP,
     FORM,
+    MAX_SIZE,
+    NAME,
     VOCABULARY,
     Ensemble,
-    EvidenceParts,
     EvidenceScorer,
     Sets,
     Weights,
-    describer,
+    describe,
     sets_of,
     weigh,
 )
-from corag.rerankers.evidence.signals import SINGLES, PassageReader, Signals, read_question, signals
+from corag.rerankers.evidence.signals import PassageReader, Signals, signals
 from corag.selectors.problem import SelectionProblem, cut_problem
 from corag.text.data import Query, is_evidence
 from corag.text.documents import Document
-from corag.text.units import source_of, unit_size
-from corag.types import Candidate, Chunk, FloatArray, Order
+from corag.text.units import SENTENCE, source_of
+from corag.types import Chunk, FloatArray, Order
 from experiments.adapters.config import ValueTraining
 from experiments.adapters.training import Learned, calibration_error, facts_table, fit_line, train_adapter
 from experiments.data.pools import shared_encoder
@@ -73,8 +75,12 @@ On the fifth of the questions that the networks have not learned from. A value i
 order holds all evidence, over the orders that the tree search scores."""
 MEASURED = """\
 What it selects under a budget beside other methods: `corag evaluate --config experiments/configs/comparison.yaml`."""
-MEMBERS, BATCH_SIZE, DROPOUT, LEARNING_RATE, WEIGHT_DECAY = 5, 16, 0.4, 5e-3, 1e-2
-"""Networks of the ensemble, which differ in initial weights and dropout; questions of a batch; of hidden units."""
+UNITS = (None, SENTENCE)
+"""What is chosen: each question is learned from once with its passages, and once with their sentences."""
+MEMBERS, HIDDEN, BATCH_SIZE, DROPOUT, LEARNING_RATE, WEIGHT_DECAY = 5, 48, 16, 0.4, 5e-3, 1e-2
+"""Networks of the ensemble, which differ in initial weights and dropout; hidden units of each; questions of a batch."""
+HALF = {"linear", "hidden", "output", "rarity"}
+"""Tensors that are precise enough in half precision."""
 UNANSWERABLE = 0.2
 """Share of the questions that are learned from a second time without their evidence."""
 MAX_SETS, DRAWN = 300, 120
@@ -102,14 +108,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question and its sets of candidates: the `num_true` that may be the evidence first, then those drawn.
+    """A question and its sets of candidates: those that may be the evidence first, then others, which are drawn.
 
     `corrections` are logarithms of how many sets each stands for.
     """
 
     asked: Asked
     signals: Signals
-    num_true: int
     features: Float32  # [N, F]
     corrections: Float32  # [N]
 
@@ -132,30 +137,28 @@ def _learned(config: ValueTraining, state: Path, log: WandbLogger | None) -> Lea
     read, examples = PassageReader(encoder), list[Example]()
     with progress("describe", quiet=config.quiet) as report:
         for number, one in enumerate(asked, start=1):
-            seen = signals(read_question(encoder, one.question), read(one.chunks), rarity)
-            examples += [] if (example := example_of(one, seen, config.max_size)) is None else [example]
+            seen = signals(one.question, encoder.question(one.question), read(one.chunks), rarity)
+            examples.append(example_of(one, seen))
             report(number, len(asked))
     learned_from = [one for one in examples if not one.asked.is_held_out]
     calibrated_on = [one for one in examples if one.asked.is_held_out]
-    if not all(any(one.num_true for one in part) for part in (learned_from, calibrated_on)):
-        raise DataError(f"too few questions have evidence of at most {config.max_size} candidates; give more")
+    if not all(any(one.asked.golds for one in part) for part in (learned_from, calibrated_on)):
+        raise DataError(f"too few questions have evidence of at most {MAX_SIZE} candidates; give more")
     module = ValueModule(learned_from, config)
     device = resolve_device("reranker").device
     with progress("train", quiet=config.quiet) as report:
         shown = LambdaCallback(on_train_epoch_end=lambda trainer, _: report(trainer.current_epoch + 1, config.epochs))
         train_module(module, state, device=device, epochs=config.epochs, hooks=[shown], logger=log)
-    parts = EvidenceParts(config.name, config.max_size, module.ensemble(), rarity, Weights())
-    parts, figures = calibrated(parts, calibrated_on, config.seed)
-    settings = config.measured_settings()
-    described = {**parts.settings(), **{name: settings[name] for name in ("sources", "units", "seed")}}
-    adapter = Adapter(config.name, FORM, described, parts.tensors())
+    tensors = {**module.tensors(), "rarity": rarity}
+    weights, figures = calibrated(Ensemble(tensors), calibrated_on, config.seed)
+    stored = {name: value.astype(np.float16 if name in HALF else np.float32) for name, value in tensors.items()}
+    settings = {"weights": weights._asdict(), "sources": config.measured_settings()["sources"], "seed": config.seed}
     facts = {
         "questions": len(learned_from),
-        "without evidence": sum(not one.num_true for one in learned_from),
+        "without evidence": sum(not one.asked.golds for one in learned_from),
         "networks": MEMBERS,
-        "value": parts.weights,
     }
-    return Learned(adapter, figures, [CALIBRATED, facts_table(figures), MEASURED], facts)
+    return Learned(Adapter(NAME, FORM, settings, stored), figures, [CALIBRATED, facts_table(figures), MEASURED], facts)
 
 
 def _questions(config: ValueTraining, encoder: TextEncoder) -> Iterator[Asked]:
@@ -170,17 +173,14 @@ def _questions(config: ValueTraining, encoder: TextEncoder) -> Iterator[Asked]:
             others = [one for one in offered if not any(is_evidence(one.chunk, entry) for entry in query.gold)]
             is_repeated = hash_fraction(query.id, "unanswerable") < UNANSWERABLE
             for candidates in (offered, others) if is_repeated and len(others) < len(offered) else (offered,):
+                passages = SelectionProblem(query.question, candidates, make_tokens(), 1)
                 has_evidence = bool(evidence_sets(query, documents, [one.chunk for one in candidates]))
-                for unit in map(unit_size, config.units):
-                    chunks = _cut(query, candidates, unit)
+                for size in UNITS:
+                    chunks = cut_problem(passages, size).chunks
                     golds = evidence_sets(query, documents, chunks)
-                    if chunks and bool(golds) == has_evidence:
-                        yield Asked(query.question, chunks, golds, query.id in kept_back)
-
-
-def _cut(query: Query, candidates: Sequence[Candidate], size: int | None) -> list[Chunk]:
-    problem = SelectionProblem(query.question, candidates, make_tokens(), 1)
-    return list(cut_problem(problem, size).chunks)
+                    small = [gold for gold in golds if len(gold) <= MAX_SIZE]
+                    if chunks and bool(golds) == has_evidence == bool(small):
+                        yield Asked(query.question, chunks, small, query.id in kept_back)
 
 
 def evidence_sets(
@@ -216,33 +216,29 @@ def _rarity(token_ids: Sequence[Any]) -> FloatArray:
     return np.log1p((total - holders + 0.5) / (holders + 0.5)).astype(np.float16).astype(np.float64)
 
 
-def example_of(asked: Asked, seen: Signals, max_size: int) -> Example | None:
-    """Return a question with its sets of candidates, or None if its evidence is larger than any of these."""
-    golds = [gold for gold in asked.golds if len(gold) <= max_size]
-    if asked.golds and not golds:
-        return None
-    num, describe = len(asked.chunks), describer(seen)
+def example_of(asked: Asked, seen: Signals) -> Example:
+    """Return a question with its sets of candidates."""
+    num = len(asked.chunks)
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{asked.question} {num}".encode()).digest()[:8], "big"))
-    true, others, corrections = list[Float32](), list[Float32](), [np.zeros(len(golds))]
-    for size in range(1, min(max_size, num) + 1):
-        of_size = [gold for gold in golds if len(gold) == size]
+    true, others, corrections = list[Float32](), list[Float32](), [np.zeros(len(asked.golds))]
+    for size in range(1, min(MAX_SIZE, num) + 1):
+        of_size = [gold for gold in asked.golds if len(gold) == size]
         if of_size:
-            true.append(describe(np.array(of_size, dtype=np.intp)))
+            true.append(describe(seen, np.array(of_size, dtype=np.intp)))
         drawn, total = _other_sets(num, size, set(of_size), rng)
         if len(drawn):
-            others.append(describe(drawn))
+            others.append(describe(seen, drawn))
             corrections.append(np.full(len(drawn), np.log(total / len(drawn))))
-    features = np.concatenate([*true, *others])
-    return Example(asked, seen, len(golds), features, np.concatenate(corrections).astype(np.float32))
+    return Example(asked, seen, np.concatenate([*true, *others]), np.concatenate(corrections).astype(np.float32))
 
 
 def _other_sets(num: int, size: int, golds: set[tuple[int, ...]], rng: np.random.Generator) -> tuple[Sets, int]:
     """Return up to `DRAWN` sets of a size that are not the evidence (all of one candidate), and how many there are."""
-    total = int(np.prod([(num - i) / (i + 1) for i in range(size)]).round()) - len(golds)
+    total = math.comb(num, size) - len(golds)
     if total > LISTED:  # drawn one by one: equal ones are rare
         drawn = {tuple(sorted(rng.choice(num, size, replace=False).tolist())) for _ in range(DRAWN)} - golds
         return np.array(sorted(drawn), dtype=np.intp), total
-    sets = sets_of(size, range(num))
+    sets = sets_of(size, num)
     sets = sets[[tuple(row) not in golds for row in sets.tolist()]]
     return (sets[rng.choice(total, DRAWN, replace=False)] if total > DRAWN and size > 1 else sets), total
 
@@ -258,22 +254,18 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
         num_features, generator = len(self.mean), torch.Generator().manual_seed(config.seed)
         # As in `nn.Linear`.
         bound = num_features**-0.5
-        hidden = torch.empty(MEMBERS, config.hidden, num_features + 1).uniform_(-bound, bound, generator=generator)
+        hidden = torch.empty(MEMBERS, HIDDEN, num_features + 1).uniform_(-bound, bound, generator=generator)
         self.hidden, self.hidden_bias = nn.Parameter(hidden[..., :-1].clone()), nn.Parameter(hidden[..., -1].clone())
         self.linear, self.bias = nn.Parameter(torch.zeros(MEMBERS, num_features)), nn.Parameter(torch.zeros(MEMBERS))
-        self.output = nn.Parameter(torch.zeros(MEMBERS, config.hidden))
+        self.output = nn.Parameter(torch.zeros(MEMBERS, HIDDEN))
         self.dropout = nn.Dropout(DROPOUT)
-
-    @property
-    def num_batches(self) -> int:
-        """Batches of an epoch."""
-        return -(-len(self.examples) // BATCH_SIZE)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Return this epoch's batches; Lightning asks again at every epoch."""
         rng = np.random.default_rng((self.config.seed, self.trainer.current_epoch))
         order = rng.permutation(len(self.examples))
-        return loader_of([self.batch(rows.tolist()) for rows in np.array_split(order, self.num_batches)])
+        batches = np.array_split(order, math.ceil(len(order) / BATCH_SIZE))
+        return loader_of([self.batch(rows.tolist()) for rows in batches])
 
     def batch(self, rows: Sequence[int]) -> dict[str, torch.Tensor]:
         """Return some questions as tensors."""
@@ -283,7 +275,7 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
             "features": torch.from_numpy(x.astype(np.float32)),
             "corrections": torch.from_numpy(np.concatenate([one.corrections for one in examples])),
             "sizes": torch.tensor([len(one.features) for one in examples]),
-            "num_true": torch.tensor([one.num_true for one in examples]),
+            "num_true": torch.tensor([len(one.asked.golds) for one in examples]),
         }
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -315,19 +307,19 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
     def configure_optimizers(self) -> Any:
         """Return AdamW with a one-cycle schedule."""
         optimizer = torch.optim.AdamW(self.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-        steps = self.config.epochs * self.num_batches
+        steps = self.trainer.estimated_stepping_batches
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    def ensemble(self) -> Ensemble:
-        """Return the networks as the library evaluates them."""
-        parts = (self.linear, self.bias, self.hidden, self.hidden_bias, self.output)
-        return Ensemble(self.mean, self.scale, *(part.detach().cpu().double().numpy() for part in parts))
+    def tensors(self) -> dict[str, FloatArray]:
+        """Return what the library evaluates the networks by; see `Ensemble`."""
+        parts = {name: part.detach().cpu().double().numpy() for name, part in self.named_parameters()}
+        return {"mean": self.mean, "scale": self.scale, **parts}
 
 
-def calibrated(parts: EvidenceParts, examples: Sequence[Example], seed: int) -> tuple[EvidenceParts, dict[str, float]]:
-    """Return the parts with temperature, slope and offset fitted on questions that they have not learned from."""
-    weighed = [weigh(one.signals, parts.max_size, parts.network) for one in examples]
+def calibrated(network: Ensemble, examples: Sequence[Example], seed: int) -> tuple[Weights, dict[str, float]]:
+    """Return temperature, slope and offset, fitted on questions that the network has not learned from, and figures."""
+    weighed = [weigh(one.signals, network) for one in examples]
     true = [
         [row for row, chosen in enumerate(of.sets) if chosen in set(one.asked.golds or [()])]
         for one, of in zip(examples, weighed, strict=True)
@@ -339,11 +331,10 @@ def calibrated(parts: EvidenceParts, examples: Sequence[Example], seed: int) -> 
     ]
     temperature = round(float(TEMPERATURES[int(np.argmin(losses))]), 4)
     # With slope 1 and offset 0 the logit of a value is the utility itself.
-    plain = replace(parts.weights, temperature=temperature, slope=1.0, offset=0.0)
+    plain = Weights(temperature, slope=1.0, offset=0.0)
     utilities, complete = list[FloatArray](), list[FloatArray]()
     for row, (one, of) in enumerate(zip(examples, weighed, strict=True)):
-        tokens = one.signals.singles[:, SINGLES.index("length")] * 128
-        scorer = EvidenceScorer(of, tokens, plain, np.zeros(len(tokens), dtype=bool))
+        scorer = EvidenceScorer(of, plain)
         orders = sample_search_orders(scorer, one.asked.chunks, seed + row)
         values = scorer(orders)
         utilities.append(np.log(values) - np.log1p(-values))
@@ -352,13 +343,12 @@ def calibrated(parts: EvidenceParts, examples: Sequence[Example], seed: int) -> 
     x, right = np.concatenate(utilities), np.concatenate(complete)
     slope, offset = (round(float(one), 4) for one in fit_line(x[:, None], right))
     hits = [int(of.logits.argmax()) in rows for of, rows in zip(weighed, true, strict=True)]
-    return replace(parts, weights=replace(plain, slope=slope, offset=offset)), {
+    weights = Weights(temperature, slope, offset)
+    return weights, {
         "loss of the true hypothesis": round(float(min(losses)), 4),
         "most probable hypothesis is true": round(float(np.mean(hits)), 4),
         "calibration error": round(calibration_error(1 / (1 + np.exp(-(slope * x + offset))), right), 4),
-        "temperature": temperature,
-        "slope": slope,
-        "offset": offset,
+        **weights._asdict(),
     }
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.memory import LRU
-from corag.models.encoders import Encoded, TextEncoder, cache_capacity, unit
+from corag.models.encoders import Encoded, TextEncoder, best_cosines, cache_capacity, tokens_within, unit
 from corag.models.engine import Float32
 from corag.text.chunking import sentence_spans
 from corag.text.units import Span, UnitChunk
@@ -70,7 +70,6 @@ class PassageFeatures:
         sentences: Means of the token states of each sentence of the body, unit vectors, `[S, 384]`, S >= 1.
         title: The title's words in lower case without a qualifier in brackets, empty without a title.
         body: The body's words in lower case, each with a space before and after it.
-        words: The body's distinct words.
         is_unit: Whether it is part of a passage, such as a sentence.
         truncated: Whether the text did not fit the encoder's window.
     """
@@ -83,9 +82,8 @@ class PassageFeatures:
     sentences: Float32
     title: str
     body: str
-    words: frozenset[str]
-    is_unit: bool = False
-    truncated: bool = False
+    is_unit: bool
+    truncated: bool
 
 
 class PassageReader:
@@ -103,7 +101,7 @@ class PassageReader:
         """
         found = self._cache.get_many(list(map(_key, chunks)), self._read)
         # Units behind the encoder's window have no states, and are encoded by themselves.
-        unseen = [row for row, chunk in enumerate(chunks) if isinstance(chunk, UnitChunk) and not found[row].words]
+        unseen = [row for row, passage in enumerate(found) if not passage.body.strip()]
         alone = self._cache.get_many([(chunks[row].text, ()) for row in unseen], self._read)
         for row, passage in zip(unseen, alone, strict=True):
             found[row] = passage
@@ -120,38 +118,26 @@ def _features(text: str, chosen: tuple[Span, ...], encoded: Encoded) -> PassageF
     title, body = split_title(text)
     title = plain(title[: title.rindex("(")] if title.endswith(")") and "(" in title else title)
     num_title = int((encoded.starts < body).sum())
-    ids, states, sizes = encoded.ids, encoded.states, encoded.lengths
     parts = chosen or ((body, len(text)),)
-    if chosen:
-        kept = np.zeros(len(ids), dtype=bool)
-        for first, last in [(0, num_title), *_rows(encoded, parts)]:
-            kept[first:last] = True
-        ids, sizes = ids[kept], sizes[kept]
-        states = states[np.concatenate([[True], kept, [True]])]
+    kept = tokens_within(encoded.starts, [(0, body), *parts])
+    states = encoded.states[np.concatenate([[True], kept, [True]])]
     vector = unit(states.mean(axis=0))
     spans = [(start + first, start + last) for start, end in parts for first, last in sentence_spans(text[start:end])]
-    inner = encoded.tokens
-    sentences = [inner[first:last].mean(axis=0) for first, last in _rows(encoded, spans) if first < last]
-    words = plain(" ".join(text[start:end] for start, end in parts)) if len(ids) > num_title or not chosen else ""
+    in_spans = [tokens_within(encoded.starts, [span]) for span in spans]
+    sentences = [encoded.tokens[within].mean(axis=0) for within in in_spans if within.any()]
+    is_seen = not chosen or kept.sum() > num_title
     return PassageFeatures(
-        ids=ids,
+        ids=encoded.ids[kept],
         vector=vector,
-        tokens=states[1:-1] / sizes,
+        tokens=states[1:-1] / encoded.lengths[kept],
         num_title=num_title,
-        title_vector=unit(inner[:num_title].mean(axis=0)) if num_title else vector,
+        title_vector=unit(encoded.tokens[:num_title].mean(axis=0)) if num_title else vector,
         sentences=unit(np.array(sentences)) if sentences else vector[None],
         title=title,
-        body=f" {words} ",
-        words=frozenset(words.split()),
+        body=f" {plain(' '.join(text[start:end] for start, end in parts)) if is_seen else ''} ",
         is_unit=bool(chosen),
         truncated=encoded.num_windows > 1 and not chosen,
     )
-
-
-def _rows(encoded: Encoded, spans: Sequence[Span]) -> list[Span]:
-    """Return the tokens of each span, those that begin in it, as first and last + 1."""
-    ends = np.searchsorted(encoded.starts, np.array(spans, dtype=np.int64).reshape(-1, 2)).tolist()
-    return [(first, last) for first, last in ends]
 
 
 def _key(chunk: Chunk) -> Key:
@@ -177,7 +163,7 @@ def plain(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """All that hypotheses are described by.
+    """All that hypotheses are described by, in single precision, as networks compute.
 
     Attributes:
         singles: `[n, len(SINGLES)]`.
@@ -189,83 +175,67 @@ class Signals:
         are_units: Whether the chunks are units of passages.
     """
 
-    singles: FloatArray
-    pairs: FloatArray
-    nearest: FloatArray
-    held: FloatArray
-    weights: FloatArray
-    flags: FloatArray
+    singles: Float32
+    pairs: Float32
+    nearest: Float32
+    held: Float32
+    weights: Float32
+    flags: Float32
     are_units: bool = False
 
 
-def read_question(encoder: TextEncoder, text: str) -> PassageFeatures:
-    """Read a question, all of which is its body, in one pass of the encoder."""
-    encoded, words = encoder.question(text), plain(text)
-    return PassageFeatures(
-        ids=encoded.ids,
-        vector=encoded.vector,
-        tokens=encoded.tokens / encoded.lengths,
-        num_title=0,
-        title_vector=encoded.vector,
-        sentences=encoded.vector[None],
-        title="",
-        body=f" {words} ",
-        words=frozenset(words.split()),
-    )
+def signals(
+    query: str, question: Encoded, passages: Sequence[PassageFeatures], rarity: NDArray[np.floating]
+) -> Signals:
+    """Compare passages with a question, as the encoder reads it, and with each other.
 
-
-def signals(question: PassageFeatures, passages: Sequence[PassageFeatures], rarity: NDArray[np.floating]) -> Signals:
-    """Compare passages with a question and with each other; `rarity` is the inverse document frequency of tokens."""
+    `rarity` is the inverse document frequency of tokens.
+    """
     weights = rarity[question.ids].astype(np.float64)
     weights = weights / max(float(weights.sum()), 1e-9)
-    nearest = np.zeros((len(passages), len(question.ids)))
-    held = np.zeros((len(passages), len(question.ids)))
-    for row, passage in enumerate(passages):
-        if len(passage.ids) and len(question.ids):
-            nearest[row] = np.clip((passage.tokens @ question.tokens.T).max(axis=0), 0.0, 1.0)
-            held[row] = (question.ids[:, None] == passage.ids).any(axis=1)
     # All sentences together, since products of one by one cost many times as much.
     none = np.zeros((0, len(question.vector)), dtype=np.float32)
     sentences = np.concatenate([none, *(passage.sentences for passage in passages)])
     starts = np.cumsum([0, *(len(passage.sentences) for passage in passages)])[:-1]
     near = sentences @ question.vector
-    singles = _singles(question, passages, nearest, held, weights, np.split(near, starts)[1:])
+    singles, nearest, held = _singles(f" {plain(query)} ", question, passages, weights, np.split(near, starts)[1:])
     named = singles[:, SINGLES.index("named")]
-    flags = [named.sum() >= 2, len(question.ids) / 20, named.sum() == 1]
+    flags = np.array([named.sum() >= 2, len(question.ids) / 20, named.sum() == 1])
     pairs = np.zeros((len(passages), len(passages), len(PAIRS)))
     if len(passages) > 1:
         titles = np.array([passage.title_vector for passage in passages])
-        bridges = _bridges(sentences, starts, near, titles), _bridges(sentences, starts, near, sentences[starts])
-        pairs = _pairs(question, passages, nearest, held, weights, named, bridges)
-    are_units = any(passage.is_unit for passage in passages)
-    return Signals(singles, pairs, nearest, held, weights, np.array(flags, dtype=np.float64), are_units)
+        bridges = [_bridges(sentences, starts, near, others) for others in (titles, sentences[starts])]
+        pairs = _pairs(question, passages, nearest, held, weights, named, *bridges)
+    arrays = (one.astype(np.float32) for one in (singles, pairs, nearest, held, weights, flags))
+    return Signals(*arrays, are_units=any(passage.is_unit for passage in passages))
 
 
 def _singles(
-    question: PassageFeatures,
-    passages: Sequence[PassageFeatures],
-    nearest: FloatArray,
-    held: FloatArray,
-    weights: FloatArray,
-    near: Sequence[Float32],
-) -> FloatArray:
-    """Return what is known of each passage, `[n, len(SINGLES)]`, given the cosines of its sentences to the question."""
-    table = np.zeros((len(passages), len(SINGLES)))
+    asked: str, question: Encoded, passages: Sequence[PassageFeatures], weights: FloatArray, near: Sequence[Float32]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return what is known of each passage, `[n, len(SINGLES)]`, and `nearest` and `held`; see `Signals`.
+
+    Given the words `asked`, each with a space before and after it, and the cosines of sentences to the question.
+    """
+    tokens, shape = question.tokens / question.lengths, (len(passages), len(question.ids))
+    table, nearest, held = np.zeros((len(passages), len(SINGLES))), np.zeros(shape), np.zeros(shape)
     for row, (passage, sentences) in enumerate(zip(passages, map(np.sort, near), strict=True)):
         if not len(passage.ids):
             continue  # the vector of a text without tokens is that of the special tokens alone, near many questions
+        nearest[row] = best_cosines(passage.tokens @ tokens.T)
+        held[row] = (question.ids[:, None] == passage.ids).any(axis=1)
         cosine = float(passage.vector @ question.vector)
-        titled = passage.num_title and len(question.ids)
+        titled = passage.num_title and len(tokens)
         table[row] = (
             cosine,
             sentences[-1],
             passage.title_vector @ question.vector if passage.num_title else cosine,
-            nearest[row].mean() if len(question.ids) else 0.0,
+            nearest[row].mean() if len(tokens) else 0.0,
             nearest[row] @ weights,
             held[row] @ weights,
-            len(passage.title) > 2 and f" {passage.title} " in question.body,
-            np.mean([word in question.words for word in passage.title.split()]) if passage.title else 0.0,
-            (passage.tokens[: passage.num_title] @ question.tokens.T).max(axis=1).mean() if titled else 0.0,
+            len(passage.title) > 2 and f" {passage.title} " in asked,
+            np.mean([f" {word} " in asked for word in passage.title.split()]) if passage.title else 0.0,
+            (passage.tokens[: passage.num_title] @ tokens.T).max(axis=1).mean() if titled else 0.0,
             0.0,
             len(passage.ids) / 128,
             not passage.num_title,
@@ -274,22 +244,23 @@ def _singles(
         )
     ranking = np.argsort(-table[:, SINGLES.index("cosine")], kind="stable")
     table[ranking, SINGLES.index("rank")] = np.arange(len(passages)) / 10
-    return table
+    return table, nearest, held
 
 
 def _pairs(
-    question: PassageFeatures,
+    question: Encoded,
     passages: Sequence[PassageFeatures],
     nearest: FloatArray,
     held: FloatArray,
     weights: FloatArray,
     named: FloatArray,
-    bridges: tuple[FloatArray, FloatArray],
+    bridges_to_titles: FloatArray,
+    bridges_to_starts: FloatArray,
 ) -> FloatArray:
     vectors = np.array([passage.vector for passage in passages])
     titles = np.array([passage.title_vector for passage in passages])
-    named_by = np.array([passage.title for passage in passages])
-    link, link_words, link_tokens = _links(passages)
+    names = np.array([passage.title for passage in passages])
+    link, link_words = _links(passages, names)
     rest = unit(question.vector - (vectors @ question.vector)[:, None] * vectors)
     left = (1 - nearest) * weights
     columns = {
@@ -298,13 +269,13 @@ def _pairs(
         "link_words": link_words,
         "titles": titles @ titles.T,
         "rest_vector": rest @ vectors.T,
-        "bridge_title": bridges[0],
-        "bridge_start": bridges[1],
+        "bridge_title": bridges_to_titles,
+        "bridge_start": bridges_to_starts,
         "gain": _gain(nearest, weights),
         "lexical_gain": _gain(held, weights),
-        "same_title": (named_by[:, None] == named_by) & (named_by != ""),
+        "same_title": (names[:, None] == names) & (names != ""),
         "new_link": link * (1 - named),
-        "link_tokens": link_tokens,
+        "link_tokens": _nearest_tokens(passages),
         "rest": (left @ nearest.T) / np.maximum(left.sum(axis=1), 1e-9)[:, None],
     }
     table = np.stack([columns[name] for name in PAIRS], axis=2)
@@ -321,46 +292,34 @@ def _bridges(sentences: Float32, starts: NDArray[np.intp], near: Float32, others
     return np.asarray(np.maximum.reduceat((sentences @ others.T) * weights, starts, axis=0))
 
 
-def _links(passages: Sequence[PassageFeatures]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Whether a names b's title, which share of its words, how near b's title tokens are to a's; each `[n, n]`."""
-    n = len(passages)
-    whole, words, tokens = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
-    with_tokens: dict[bytes, list[int]] = {}
-    with_title: dict[str, list[int]] = {}
+def _links(passages: Sequence[PassageFeatures], titles: NDArray[np.str_]) -> tuple[FloatArray, FloatArray]:
+    """Return whether a names the title of b, and which share of its words, each `[n, n]`."""
+    whole, shares = np.zeros((2, len(passages), len(passages)))
+    words = [set(passage.body.split()) for passage in passages]
     # Units of one passage share its title, and what is said of that.
-    for column, passage in enumerate(passages):
-        if passage.num_title:
-            with_tokens.setdefault(passage.tokens[: passage.num_title].tobytes(), []).append(column)
-        if len(passage.title) > 2:
-            with_title.setdefault(passage.title, []).append(column)
-    if with_tokens:
-        tokens = _nearest_tokens(passages, list(with_tokens.values()))
-    for title, columns in with_title.items():
-        others = [row for row, passage in enumerate(passages) if passage.title != title]
-        where = np.ix_(others, columns)
-        whole[where] = np.array([f" {title} " in passages[row].body for row in others])[:, None]
-        of_title = title.split()
-        held = [sum(word in passages[row].words for word in of_title) / len(of_title) for row in others]
-        words[where] = np.array(held)[:, None]
-    return whole, words, tokens
+    for title in {title for title in titles.tolist() if len(title) > 2}:
+        same, of_title = titles == title, title.split()
+        named = [f" {title} " in passage.body for passage in passages]
+        held = [sum(word in of_passage for word in of_title) / len(of_title) for of_passage in words]
+        whole[:, same] = np.where(same, 0.0, named)[:, None]
+        shares[:, same] = np.where(same, 0.0, held)[:, None]
+    return whole, shares
 
 
-def _nearest_tokens(passages: Sequence[PassageFeatures], with_tokens: Sequence[Sequence[int]]) -> FloatArray:
-    """How near the title tokens of each passage are to those of each other, `[n, n]`.
-
-    `with_tokens` lists the passages that have the same title tokens, each once.
-    """
-    found = np.zeros((len(passages), len(passages)))
-    title_tokens = [passages[same[0]].tokens[: passages[same[0]].num_title] for same in with_tokens]
-    lengths = np.array(list(map(len, title_tokens)))
-    starts, titles = np.cumsum([0, *lengths])[:-1], np.concatenate(title_tokens)
-    columns = np.concatenate([np.array(same) for same in with_tokens])
-    repeated = np.repeat(np.arange(len(with_tokens)), list(map(len, with_tokens)))
-    for row, passage in enumerate(passages):
+def _nearest_tokens(passages: Sequence[PassageFeatures]) -> FloatArray:
+    """Return how near the tokens of b's title are to those of a, `[n, n]`; 0 where b has no title."""
+    titles = [passage.tokens[: passage.num_title] for passage in passages]
+    keys = [title.tobytes() for title in titles]
+    distinct = {key: title for key, title in zip(keys, titles, strict=True) if key}
+    found = np.zeros((len(passages), len(distinct) + 1))  # the last is for passages without a title
+    lengths = np.array(list(map(len, distinct.values())), dtype=np.intp)
+    stacked = np.concatenate([*distinct.values(), titles[0][:0]])
+    for row, passage in enumerate(passages if distinct else ()):
         if len(passage.ids):
-            nearest = (titles @ passage.tokens.T).max(axis=1)
-            found[row, columns] = (np.add.reduceat(nearest, starts) / lengths)[repeated]
-    return found
+            nearest = (stacked @ passage.tokens.T).max(axis=1)
+            found[row, :-1] = np.add.reduceat(nearest, np.cumsum(lengths) - lengths) / lengths
+    columns = {key: column for column, key in enumerate(distinct)}
+    return found[:, [columns.get(key, -1) for key in keys]]
 
 
 def _gain(covered: FloatArray, weights: FloatArray) -> FloatArray:

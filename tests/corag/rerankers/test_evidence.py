@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from corag.rerankers.evidence.reranker import weigh
-from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, PassageReader, read_question, signals, split_title
+from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, PassageReader, signals, split_title
 from corag.types import Chunk
 from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
 
@@ -33,8 +33,8 @@ def test_the_title_is_a_short_first_line_that_is_no_sentence(text, title, start)
 def test_links_and_bridges_by_hand():
     texts = ["Sky Ark\nIt was made by Ann Lee.", "Ann Lee\nBorn in 1950.", "Ann Ray\nA cook."]
     encoder, chunks = WordEncoder(), [Chunk("text", text) for text in texts]
-    question = read_question(encoder, "when was the maker of sky ark born")
-    found = signals(question, PassageReader(encoder)(chunks), np.ones(30522))
+    question = "when was the maker of sky ark born"
+    found = signals(question, encoder.question(question), PassageReader(encoder)(chunks), np.ones(30522))
     assert pair(found, "link") == 1
     assert pair(found, "link", 1, 0) == 0
     assert pair(found, "new_link") == 1  # the question does not name Ann Lee
@@ -52,8 +52,9 @@ def test_links_and_bridges_by_hand():
     # Of thirty, pairs with one of the 24 strongest: all 435 but the 15 among the six others.
     [(0, 4, 1), (1, 4, 2), (3, 1, 4), (3, 4, 8), (5, 2, 16), (6, 4, 57), (30, 2, 1 + 30 + 420)],
 )
-def test_all_sets_up_to_the_size_are_hypotheses(num_candidates, max_size, expected):
-    found = weigh(signals_of(num_candidates), max_size, lambda table: 5 * table[:, SINGLES.index("cosine")])
+def test_all_sets_up_to_the_size_are_hypotheses(num_candidates, max_size, expected, monkeypatch):
+    monkeypatch.setattr("corag.rerankers.evidence.reranker.MAX_SIZE", max_size)
+    found = weigh(signals_of(num_candidates), lambda table: 5 * table[:, SINGLES.index("cosine")])
     assert len(found.sets) == len(set(found.sets)) == len(found.logits) == expected
     assert found.sets[0] == ()
     assert found.logits[0] == 0

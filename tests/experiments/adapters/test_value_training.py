@@ -10,7 +10,7 @@ import torch
 from agent.training.lightning import train_module
 from corag.errors import DataError, InputError
 from corag.models.trained import load_adapter
-from corag.rerankers.evidence.reranker import NUM_FEATURES, EvidenceReranker, weigh
+from corag.rerankers.evidence.reranker import NUM_FEATURES, Ensemble, EvidenceReranker, weigh
 from corag.rerankers.evidence.signals import SINGLES
 from corag.text.data import DataFolder
 from corag.text.units import unit_size, units
@@ -42,7 +42,7 @@ def test_the_evidence_of_units_is_what_people_marked_else_any_sentence_with_the_
     assert evidence_sets(by_answer, folder.documents, sentences) == ((0, 4), (1, 4), (2, 4))
 
 
-def learnable(number, max_size=3, num_candidates=5):
+def learnable(number, num_candidates=5):
     """The evidence is the two chunks with the highest cosines; every third question has none."""
     given = signals_of(num_candidates, seed=number)
     column, golds = SINGLES.index("cosine"), ()
@@ -52,28 +52,28 @@ def learnable(number, max_size=3, num_candidates=5):
         gold = np.argsort(-given.singles[:, column])[:2]
         given.singles[gold, column] += 2
         golds = (tuple(sorted(gold.tolist())),)
-    return example_of(Asked(f"q{number}", [None] * num_candidates, golds), given, max_size)
+    return example_of(Asked(f"q{number}", [None] * num_candidates, golds), given)
 
 
 def toy_training(out="", **settings):
-    given = {"name": "toy", "sources": (LabelSource(data="none"),), "hidden": 4, "epochs": 2, **settings}
+    given = {"sources": (LabelSource(data="none"),), "epochs": 2, **settings}
     return ValueTraining(out=str(out), **{"logger": "none", "quiet": True, **given})
 
 
 def test_networks_learn_which_set_is_the_evidence(tmp_path):
-    config = toy_training(tmp_path, hidden=8, epochs=40)
+    config = toy_training(tmp_path, epochs=40)
     module = ValueModule([learnable(number) for number in range(60)], config)
     train_module(module, tmp_path, device="cpu", epochs=config.epochs, hooks=[])
-    network, right = module.ensemble(), 0
+    network, right = Ensemble(module.tensors()), 0
     for number in range(60, 80):
         example = learnable(number)
-        found = weigh(example.signals, 3, network)
+        found = weigh(example.signals, network)
         right += found.sets[int(found.logits.argmax())] in (example.asked.golds or [()])
     assert right >= 17
 
 
 def test_the_loss_is_the_cross_entropy_of_the_sets_that_may_be_true():
-    examples = [learnable(number, 2) for number in range(3)]
+    examples = [learnable(number) for number in range(3)]
     module = ValueModule(examples, toy_training()).eval()
     module.linear.data.normal_(generator=torch.Generator().manual_seed(0))
     batch, expected, first = module.batch(range(3)), [], 0
@@ -89,7 +89,7 @@ def test_the_loss_is_the_cross_entropy_of_the_sets_that_may_be_true():
 @pytest.fixture
 def config(small_data, tmp_path):
     source = LabelSource(data=small_data.name, pool="corpus", num_candidates=4)
-    return toy_training(tmp_path / "out", data=str(small_data.parent), sources=(source,), max_size=2)
+    return toy_training(tmp_path / "out", data=str(small_data.parent), sources=(source,))
 
 
 def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config):
@@ -102,9 +102,8 @@ def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config):
     assert np.isfinite(list(figures.values())).all()
     card = (adapter / "README.md").read_text()
     assert "calibration error" in card and config.sources[0].data in card
-    assert load_adapter(adapter).name == "toy"
     reranker = EvidenceReranker(adapter=adapter, encoder=WordEncoder())
-    assert reranker.parts.network.linear.shape[1] == NUM_FEATURES
+    assert load_adapter(adapter).tensors["linear"].shape[1] == NUM_FEATURES
     whole = Chunk("d", "Film 3\nFilm 3 was made by Dan Orr. It is long.", {"title": "Film 3"})
     for chunks in ([whole], units(whole, unit_size("sentence"))):
         assert np.isfinite(reranker.scorer("Who made Film 3?", chunks)([(0,)])).all()
