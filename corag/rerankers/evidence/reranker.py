@@ -281,7 +281,7 @@ def gelu(x: Float32) -> Float32:
     # NumPy raises to powers forty times as slowly as it multiplies.
     scale = np.sqrt(2 / np.pi)
     inner = (x * x * np.float32(scale * 0.044715) + np.float32(scale)) * x
-    return (np.tanh(inner) + 1) * x * np.float32(0.5)
+    return np.asarray((np.tanh(inner) + 1) * x * np.float32(0.5))
 
 
 BLOCK = 512

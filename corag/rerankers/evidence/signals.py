@@ -206,8 +206,15 @@ def signals(
         titles = np.array([passage.title_vector for passage in passages])
         bridges = [_bridges(sentences, starts, near, others) for others in (titles, sentences[starts])]
         pairs = _pairs(question, passages, nearest, held, weights, named, *bridges)
-    arrays = (one.astype(np.float32) for one in (singles, pairs, nearest, held, weights, flags))
-    return Signals(*arrays, are_units=any(passage.is_unit for passage in passages))
+    return Signals(
+        singles=singles.astype(np.float32),
+        pairs=pairs.astype(np.float32),
+        nearest=nearest.astype(np.float32),
+        held=held.astype(np.float32),
+        weights=weights.astype(np.float32),
+        flags=flags.astype(np.float32),
+        are_units=any(passage.is_unit for passage in passages),
+    )
 
 
 def _singles(
