@@ -121,7 +121,7 @@ COMMANDS = {
         "train a reranker for combinations",
         "experiments.adapters.config:ValueTraining",
         "experiments.adapters.value:train_value",
-        "name data out sources max_size hidden epochs seed logger device",
+        "data out sources epochs seed logger device",
     ),
     "sweep": Command(
         "train agents with every combination of some settings",

@@ -70,8 +70,7 @@ def test_no_command_contacts_another_machine_or_tells_a_key(offline, tmp_path, s
     evaluate = ["evaluate", *data, "--limit", "1", "--curves", "false"]
     source = {"data": small_data.name, "pool": "corpus", "num_candidates": 4}
     adapter = {
-        "name": "toy", "data": str(small_data.parent), "out": "adapter", "sources": [source], "quiet": True,
-        "max_size": 2, "hidden": 4, "epochs": 1,
+        "data": str(small_data.parent), "out": "adapter", "sources": [source], "quiet": True, "epochs": 1,
     }  # fmt: skip
     (tmp_path / "adapter.yaml").write_text(json.dumps(adapter))
     with ChatServer(Reply("310 metres")) as server:
