@@ -123,10 +123,11 @@ class Chooser(BaseModel):
 
     def _documents(self, selection: Selection, by_id: Mapping[str, Any], described: Mapping[str, Any]) -> Iterator[Any]:
         """Yield the documents of a selection, with notes; of a text that the selector wrote, one new document."""
+        parts = chosen_parts(selection.chunks) if selection.spans else []
         if selection.text and not selection.spans:
             note = {"place": 0, "sources": list(selection.ids), "selection": described}
             yield self._write(None, selection.text, note)
-        for place, part in enumerate(chosen_parts(selection.chunks) if selection.spans else ()):
+        for place, part in enumerate(parts):
             note = {"place": place, **({"spans": part.spans} if part.spans else {}), "selection": described}
             # A tree that a selector was given has texts of its own.
             yield self._write(by_id.get(part.chunk.id), part.text, note)

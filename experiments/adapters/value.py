@@ -318,7 +318,10 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
 
 
 def calibrated(network: Ensemble, examples: Sequence[Example], seed: int) -> tuple[Weights, dict[str, float]]:
-    """Return temperature, slope and offset, fitted on questions that the network has not learned from, and figures."""
+    """Return temperature, slope and offset, fitted on questions that the network has not learned from, and figures.
+
+    Orders that hold all evidence and orders that do not both have to occur; else a `DataError`.
+    """
     weighed = [weigh(one.signals, network) for one in examples]
     true = [
         [row for row, chosen in enumerate(of.sets) if chosen in set(one.asked.golds or [()])]
@@ -341,6 +344,9 @@ def calibrated(network: Ensemble, examples: Sequence[Example], seed: int) -> tup
         golds = list(map(set, one.asked.golds))
         complete.append(np.array([float(any(gold.issubset(order) for gold in golds)) for order in orders]))
     x, right = np.concatenate(utilities), np.concatenate(complete)
+    if right.min() == right.max():
+        some = "every order" if right.all() else "no order"
+        raise DataError(f"{some} of the {len(examples)} held-out questions holds all evidence; give more questions")
     slope, offset = (round(float(one), 4) for one in fit_line(x[:, None], right))
     hits = [int(of.logits.argmax()) in rows for of, rows in zip(weighed, true, strict=True)]
     weights = Weights(temperature, slope, offset)

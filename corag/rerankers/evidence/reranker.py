@@ -325,7 +325,8 @@ class EvidenceScorer(ChunkScorer):
         self.count_truncated(orders)
         blocks = [self._utilities(orders[row : row + BLOCK]) for row in range(0, len(orders), BLOCK)]
         exponents = self._slope * np.concatenate([np.zeros(0), *blocks]) + self._offset
-        values = np.asarray(1 / (1 + np.exp(-exponents)))
+        # A steep slope, fitted where nearly all orders are right, would overflow.
+        values = np.asarray(1 / (1 + np.exp(-np.clip(exponents, -500, 500))))
         if self._blanks:
             values[[self._blanks.issuperset(order) for order in orders]] = 0.0
         return values

@@ -116,9 +116,10 @@ def test_too_few_questions_to_learn_from_are_refused(config, monkeypatch):
         train_value(replace(config, sources=(replace(config.sources[0], limit=1),)))
     with pytest.raises(InputError, match="seed"):
         toy_training(seed=-1)
-    # None that it is calibrated on has evidence.
+    # None that it is calibrated on has evidence, or every order of what it is calibrated on does.
     chunks = [Chunk("a", "Dan made it."), Chunk("b", "It is long.")]
-    asked = [Asked("Who made it?", chunks, ((0,),)), Asked("Who paid?", chunks, (), is_held_out=True)]
-    monkeypatch.setattr("experiments.adapters.value._questions", lambda *_: iter(asked))
-    with pytest.raises(DataError):
-        train_value(config)
+    for kept_back in (Asked("Who paid?", chunks, (), True), Asked("Who?", chunks[:1], ((0,),), True)):
+        asked = [Asked("Who made it?", chunks, ((0,),)), kept_back]
+        monkeypatch.setattr("experiments.adapters.value._questions", lambda *_, asked=asked: iter(asked))
+        with pytest.raises(DataError):
+            train_value(config)
