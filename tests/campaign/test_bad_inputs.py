@@ -275,6 +275,9 @@ CALLS = [
     lambda: answered(None),
     *(lambda: Answer("a", float("nan")),),
     *(lambda: ChunkIndex.build("index", ["a"], HashEmbedder()), lambda: corag.runtime(gpu=1).__enter__()),
+    *(lambda: corag.runtime("cpu").__enter__(), lambda: corag.runtime(trust_remote_code="no").__enter__()),
+    *(lambda name=name: corag.reranker(name).score("q?", [None]) for name in ("bm25", "minilm-cosine")),
+    *(lambda: corag.reranker("minilm-late").score(None, ["a text"]), lambda: corag.embedder("minilm", encoder=5)),
 ]
 
 
