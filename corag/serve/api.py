@@ -42,7 +42,6 @@ LOCAL = ["127.0.0.1", "localhost", "[::1]", "::1"]
 """Names of this machine."""
 
 Texts = Annotated[list[str | dict[str, JsonValue]], Field(max_length=MAX_TEXTS)]
-PartSpelling = Annotated[str, Field(max_length=1000)]
 
 
 class Question(BaseModel):  # type: ignore[misc]  # pydantic's types are skipped
@@ -52,7 +51,7 @@ class Question(BaseModel):  # type: ignore[misc]  # pydantic's types are skipped
 
     query: str = Field(max_length=10_000, description="The question.")
     budget_tokens: int | None = Field(None, description="The most tokens of the chosen text.")
-    method: PartSpelling | None = Field(None, description="Selector, such as `top-k(k=3)`; by default the server's.")
+    method: str | None = Field(None, max_length=1000, description="Selector, such as `top-k(k=3)`; else the server's.")
     unit: str | None = Field(None, max_length=100, description="What is chosen: `passage`, `sentence` or `window(n)`.")
 
 
@@ -64,8 +63,8 @@ class Rerank(Question):
     documents: Texts = Field(description="Strings, or objects with `text`; best first if they are ranked.")
     top_n: int | None = Field(None, ge=1, description="The most results.")
     return_documents: bool | str | None = Field(None, description="Whether results have the text.")
-    model: PartSpelling | None = Field(
-        None, description="A reranker that ships, such as `bm25`; for any other name that of the server scores."
+    model: str | None = Field(
+        None, max_length=1000, description="Without a budget: a reranker that ships, such as `bm25`; else the server's."
     )
 
 
@@ -141,7 +140,7 @@ def make_api(service: Service, *, key: str | None = None, deadline: float = DEAD
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return _json({"error": f"{wrong_fields(error.errors()[:5])}; see /openapi.json"}, 400)
+        return _json({"error": f"{wrong_fields(error.errors()[:5])}; send application/json as in /openapi.json"}, 400)
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:

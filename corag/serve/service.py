@@ -129,8 +129,7 @@ class Service:
 
     def _selected(self, query: str, given: Sequence[Candidate], **choice: Any) -> tuple[list[Scored], dict[str, Any]]:
         """Return what is selected of all that is given, each with its score, and how it was selected."""
-        texts = [one for one in given if one.chunk.text.strip()]
-        selection = self.select(query, texts, **choice, whole=True)
+        selection = self.select(query, given, **choice, whole=True)
         parts: dict[int, list[tuple[float, str]]] = {}
         for rank, row in enumerate(selection.pop("chunks"), 1):
             if row["index"] is None:
@@ -139,7 +138,7 @@ class Service:
                     "documents; name another method, or ask /v1/select"
                 )
             score = next(one for one in (row["value"], row["similarity"], 1 / rank) if one is not None)
-            parts.setdefault(int(texts[row["index"]].chunk.id), []).append((score, row["text"]))
+            parts.setdefault(row["index"], []).append((score, row["text"]))
         rows = [(index, max(part)[0], "\n".join(text for _, text in part)) for index, part in parts.items()]
         del selection["text"]
         usage = {"total_tokens": selection["cost_tokens"]}
@@ -151,8 +150,10 @@ class Service:
         if source is None:
             raise InputError("there are no texts, and the server has no index; send texts, or start it with --index")
         method = choice.pop("method", None)
-        part = self.method if method is None else check_untrusted(SELECTORS, method, "the request")
-        if whole and "unit" not in choice:
+        part = parse(self.method) if method is None else check_untrusted(SELECTORS, method, "the request")
+        if "unit" in choice:
+            part = part.with_settings(unit=choice.pop("unit"))  # in place of the server's
+        elif whole:
             part = SELECTORS.check(part, defaults={"unit": "passage"})
         settings = {"budget_tokens": self.budget, "num_candidates": self.num_candidates, **choice}
         return ask(query, source, method=part, tokenizer=self.tokens, **settings)

@@ -109,6 +109,10 @@ def test_a_budget_a_unit_and_a_method_of_the_request(api):
     assert len(scores) == 3 and all(-1 <= score <= 1 for score in scores) and scores == sorted(scores, reverse=True)
     ranks = rerank(api, method="full", budget_tokens=100)["results"]
     assert [one["relevance_score"] for one in ranks] == [1, 1 / 2, 1 / 3]
+    # A unit of the request counts in place of the server's.
+    sentences = Service(method="full(unit=sentence)")
+    assert len(sentences.select(QUERY, TEXTS)["chunks"]) == 4
+    assert len(sentences.select(QUERY, TEXTS, unit="passage")["chunks"]) == 3
 
 
 def test_a_tree_of_the_server_ranks_no_documents(tmp_path):
@@ -187,7 +191,7 @@ def test_what_the_page_shows(service):
         ("/v1/select", {"query": QUERY, "texts": ["\ud800"]}, "surrogate"),
         ("/v1/select", {"query": QUERY, "texts": [{"text": "a", "metadata": {"a": float("nan")}}]}, "finite"),
         ("/v1/select", {"query": QUERY, "texts": [5]}, "body.texts.0: Input should be a valid string;"),
-        ("/v1/select", None, "body: "),
+        ("/v1/select", None, "application/json"),
         ("/v1/select", {"query": QUERY}, "--index"),
         ("/v1/select", {"query": QUERY, "texts": TEXTS, "budget": 3}, "budget"),
         # What a file may not name (test_trust.py), a request may not, either.
