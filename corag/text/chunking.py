@@ -15,7 +15,7 @@ from corag.text.documents import Document, with_title
 from corag.text.words import language_of
 from corag.types import Chunk, TokenCounter
 
-CHUNKING_VERSION = 10
+CHUNKING_VERSION = 11
 """Raised by every change of where texts are cut, here or in `corag.files.chunks`: indexes then read all files again."""
 DEFAULT_CHUNK_TOKENS = 128
 DEFAULT_BUDGET = 1024
@@ -39,6 +39,8 @@ _MAX_NUMBER = 32
 _WORD = re.compile(r"\S+\s*|\s+")
 _CLOSING = re.compile(r"(?<=\S)(?:[^\w\s]|_){1,8}(?:\s+|\Z)")
 """Marks written together with the sentence before them, and so of it: `**Note.** Wait.`"""
+# What begins a word: `.NET`, `./configure`, `#!/bin/sh`, `!Ref`.
+_OPENING = re.compile(r"(?<!\S)[^\w\s]{1,8}\Z")
 # In the synopsis of a command dots say that something may be repeated: "cp [OPTION]... SOURCE... DIRECTORY".
 _REPEATED = re.compile(r"(?:[])>}A-Z]\.{3}|\.{3}(?=\s*[][<{|]))[^\S\n]*")
 
@@ -47,13 +49,15 @@ def sentence_spans(text: str) -> list[Span]:
     """Return the sentences of a text, without gap or overlap; trailing white space belongs to its sentence.
 
     They end where sentencex (https://github.com/wikimedia/sentencex) says, but not within the synopsis of a command,
-    nor behind what numbers the next one, such as "3.1." or "A.", nor before marks that close one, such as `**`.
+    nor behind what numbers the next one, such as "3.1." or "A.", nor before marks that close one, such as `**`, nor
+    behind those that begin a word, such as `.NET`.
     """
     if not text:
         return []
     spans = list(_found_sentences(well_formed(text)))
     within = {match.end() for match in _REPEATED.finditer(text)}
     within |= {end for start, end in spans if _is_number(text[start : min(end, start + _MAX_NUMBER)])}
+    within |= {end for _, end in spans if _OPENING.search(text, max(0, end - _MAX_NUMBER), end)}
     starts = [start for start, end in spans if text[start:end].strip() and start not in within]
     behind = {marks.end() if (marks := _CLOSING.match(text, start)) else start for start in starts[1:]}
     return list(pairwise(sorted({0, *behind, len(text)})))
