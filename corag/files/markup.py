@@ -38,7 +38,8 @@ def read_rst(data: bytes, name: str) -> FileText:
     }  # fmt: skip
     with _unknown_names_by_their_content():
         page = core.publish_string(text, source_path=name, writer="html5", settings_overrides=settings)
-    return read_html(str(page).encode(), name)
+    # Notes and footnotes are asides in its pages, which in other pages are no text of the document.
+    return read_html(str(page).replace("<aside", "<div").replace("</aside", "</div").encode(), name)
 
 
 @contextmanager
@@ -85,6 +86,12 @@ _TEX_LEVELS = {"part": 1, "chapter": 1, "section": 2, "subsection": 3, "subsubse
 _TEX_CODE = ("lstlisting", "minted", "alltt")
 _TEX_TABLES = ("tabular", "tabular*", "tabularx", "longtable")
 _TEX_REFERENCES = ("label", "ref", "autoref", "cref", "Cref", "eqref", "cite", "citet", "citep")
+# Commands whose last argument is text.
+_TEX_LAST = {"href": "{{", "multicolumn": "{{{", "multirow": "{{{"}
+# Fonts, whose words pylatexenc leaves out.
+_TEX_FONTS = ("mbox", "textmd", "textsf", "texttt", "textup")
+_MAX_DEFINED = 300
+"""Characters of a command of the document's own, which may be written as often as there are words."""
 _TEX_NO_TEXT = (*_TEX_REFERENCES, "maketitle", "includegraphics")
 
 
@@ -98,21 +105,39 @@ def read_tex(data: bytes, name: str) -> FileText:
             text = text.replace(f"\\{mark}{{{code}}}", f"\\{mark}{{verbatim}}")
     preamble, begun, body = text.partition("\\begin{document}")
     walked, written = latexwalker.get_default_latex_context_db(), latex2text.get_default_latex_context_db()
-    headings = [macrospec.MacroSpec(level, "*[{") for level in _TEX_LEVELS]
-    walked.add_context_category("corag", headings, [macrospec.EnvironmentSpec("longtable", "[{")], prepend=True)
+    known = [macrospec.MacroSpec(level, "*[{") for level in _TEX_LEVELS]
+    known += [macrospec.MacroSpec(*command) for command in _TEX_LAST.items()]
+    walked.add_context_category("corag", known, [macrospec.EnvironmentSpec("longtable", "[{")], prepend=True)
     macro, environment = latex2text.MacroTextSpec, latex2text.EnvironmentTextSpec
     title: list[str] = []
+    defined: dict[str, str] = {}
+
+    def define(node: Any, l2tobj: Any) -> str:
+        _, name, parameters, _, words = node.nodeargd.argnlist
+        if parameters is None:
+            defined[name.latex_verbatim().strip("{\\ }")] = l2tobj.nodelist_to_text([words])[:_MAX_DEFINED]
+        return ""
+
+    def own(node: Any) -> str:
+        return defined[node.macroname] + node.macro_post_space if node.macroname in defined else ""
+
+    def text_of(source: str) -> str:
+        return str(converter.nodelist_to_text(latexwalker.LatexWalker(source, walked).get_latex_nodes()[0]))
+
     macros = [macro("title", lambda node, l2tobj: title.extend(l2tobj.node_arg_to_text(node, 0).split()))]
     macros += [macro("item", _tex_item), *(macro(level, _tex_heading) for level in _TEX_LEVELS)]
     macros += [macro(command, "") for command in _TEX_NO_TEXT]
+    macros += [macro(font, discard=False) for font in _TEX_FONTS]
+    macros += [macro(command, define) for command in ("newcommand", "renewcommand", "providecommand")]
+    macros += [macro(command, f"%({len(arguments)})s") for command, arguments in _TEX_LAST.items()]
+    macros.append(macro("verb", lambda node: node.nodeargd.verbatim_text))
     environments = [environment("verbatim", _tex_code), *(environment(table, _tex_table) for table in _TEX_TABLES)]
     written.add_context_category("corag", macros, environments, prepend=True)
+    written.set_unknown_macro_spec(macro("", own))
     converter = latex2text.LatexNodes2Text(written, math_mode="verbatim")
     if begun:
-        converter.latex_to_text(preamble)  # which may have the title
-    body = body.partition("\\end{document}")[0] if begun else text
-    nodes, *_ = latexwalker.LatexWalker(body, walked).get_latex_nodes()
-    markdown = converter.nodelist_to_text(nodes).replace("\xa0", " ")
+        text_of(preamble)  # which may have the title, and commands of its own
+    markdown = text_of(body.partition("\\end{document}")[0] if begun else text).replace("\xa0", " ")
     return read_markdown(markdown, name, title=" ".join(title))
 
 
