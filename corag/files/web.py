@@ -32,7 +32,8 @@ MAX_SECONDS = 60
 
 # What is no text of the document: code, forms, and what leads to other pages.
 _NO_TEXT = (
-    "script, style, noscript, template, svg, iframe, object, form, button, nav, aside, dialog, [hidden], "
+    "script, style, noscript, template, svg, iframe, object, button, select, nav, dialog, [hidden], "
+    "form:not(:has(h1, h2)), aside:not(article aside, section aside, [epub\\:type]), "
     "[role=navigation], [role=search], [role=banner], [role=contentinfo], [aria-hidden=true], "
     "a.headerlink, a.anchor, a.copiable-anchor, a.copiable-link"
 )
@@ -214,9 +215,13 @@ def read_man(data: bytes, name: str) -> FileText:
 _MOST_SPANNED = 32
 _EMPTY_CELLS = 4
 _CELLS = ("td", "th")
+# Blocks that markdownify takes for words of the line.
+_OTHER_BLOCKS = ["address", "center", "details", "footer", "header", "legend", "main", "summary"]
 _TABLE_PARTS = {"caption", "thead", "tbody", "tfoot", "tr", *_CELLS}
 # A table around these is there for the layout, as line numbers beside code are.
 _NOT_IN_TABLES = {"table", "h1", "h2", "h3", "h4", "h5", "h6", "pre"}
+# What would be a heading in Markdown.
+_HASHES = re.compile(r"^([ \t]*)(?=#+\s)", re.MULTILINE)
 # Patterns of markdownify take the square of such a run's length.
 _LONG_SPACE = re.compile(r"(?<!\s)(\s{1000})\s++")
 
@@ -239,6 +244,8 @@ def markdown_of(tree: Any) -> str:
                 text[-1].replace_with(f"{words}\\{text[-1][len(words) :]}")
     for formula in tree.find_all("math"):
         formula.replace_with(linear(formula))
+    for block in tree.find_all(_OTHER_BLOCKS):
+        block.name = "div"
     converter = _Converter(
         heading_style="ATX",
         strip=["a", "img"],
@@ -246,7 +253,7 @@ def markdown_of(tree: Any) -> str:
         escape_underscores=False,
         strong_em_symbol="*",
     )
-    lines = [line.rstrip(" \t") for line in converter.convert_soup(tree).split("\n")]
+    lines = [line.rstrip(" \t") for line in converter.convert_soup(tree).replace("\xad", "").split("\n")]
     return "\n".join(line for above, line in pairwise(["", *lines]) if line or above).strip()
 
 
@@ -313,6 +320,9 @@ def _spanned(cell: Any, name: str) -> int:
 
 class _Converter(MarkdownConverter):
     """Converts elements that `markdown_of` has prepared; markdownify looks for a cell's or an item's neighbours."""
+
+    def escape(self, text: str, parent_tags: set[str]) -> str:
+        return _HASHES.sub(r"\1\\", text)
 
     def convert_li(self, el: Any, text: str, parent_tags: set[str]) -> str:
         mark = f"{el['number']}. " if "number" in el.attrs else "- "
