@@ -169,11 +169,11 @@ class TextBuilder:
         self._lines.append((self._length, number))
 
     def heading(self, level: int, words: str) -> None:
-        """Add a heading; level 1 is the highest."""
+        """Add a heading; level 1 is the highest. Without words it ends the section before it alone."""
+        start = self._length
         if words := " ".join(words.split()):
-            start = self._length
             self._add(words)
-            self._headings.append(Heading(level, words, start, self._length))
+        self._headings.append(Heading(level, words, start, self._length))
 
     def block(self, text: str, kind: Literal["text", "code", "table"] = "text", *, header: int = 0) -> None:
         """Add a block; the first `header` characters of a table are its header rows."""

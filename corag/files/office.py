@@ -94,10 +94,17 @@ def _text(shape: Any) -> str:
 
 def _chart(chart: Any) -> list[list[str]]:
     """Return the numbers of a chart: a row for each category, a column for each series."""
+    from openpyxl.styles.numbers import is_date_format  # type: ignore[import-untyped]
+    from openpyxl.utils.datetime import from_excel  # type: ignore[import-untyped]
+
     title = chart.chart_title.text_frame.text if chart.has_title and chart.chart_title.has_text_frame else ""
     series = list(chart.series)
     columns = [[f"{value:.15g}" if value is not None else "" for value in one.values] for one in series]
-    names = [str(name) for name in chart.plots[0].categories] or [str(row) for row in range(1, len(columns[0]) + 1)]
+    plot = chart.plots[0]
+    names = list(map(str, plot.categories)) or [x.text for x in plot._element.xpath("c:ser[1]/c:xVal//c:v")]
+    if any(is_date_format(one.text) for one in plot._element.xpath("c:ser[1]/c:cat//c:formatCode")):
+        names = [_shown(from_excel(float(name)), "") for name in names]
+    names = names or [str(row) for row in range(1, len(columns[0]) + 1)]
     return [[title, *(one.name for one in series)], *(list(row) for row in zip_longest(names, *columns, fillvalue=""))]
 
 
@@ -159,11 +166,13 @@ def _shown(value: Any, number_format: str) -> str:
 
 
 def _digits(value: float, places: str) -> str:
-    """Return a number in digits, as `#,##0.0#` says: 0 is always written, # where it is not 0."""
+    """Return a number in digits, as `#,##0.0#` says: 0 is always written, # and ? where it is not 0."""
     whole, _, decimals = places.rstrip(",").partition(".")
     scaled = value / 1000 ** (len(places) - len(places.rstrip(",")))
     digits = f"{scaled:{',' if ',' in whole else ''}.{len(decimals)}f}"
     for _ in range(len(decimals) - decimals.count("0")):
         digits = digits.removesuffix("0")
+    if "0" not in places and not digits.strip("0."):
+        return ""
     integer, point, fraction = digits.partition(".")
     return integer.zfill(whole.count("0")) + (point + fraction if fraction else "")

@@ -62,7 +62,7 @@ def read_csv(data: bytes, name: str) -> FileText:
     delimiter = max(_DELIMITERS, key=first.count)
     csv.field_size_limit(MAX_TEXT_BYTES)
     rows, numbers, line = [], [], 1
-    read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     for row in read:
         if any(cell.strip() for cell in row) and row != ["sep=", ""]:
             rows.append(row)

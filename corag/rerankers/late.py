@@ -28,7 +28,7 @@ from corag.models.encoders import (
     MAX_TOKENS,
     Encoded,
     EncoderPart,
-    GivenEncoder,
+    TextEncoder,
     best_cosines,
     token_cosines,
     tokens_within,
@@ -136,7 +136,8 @@ class Late(EncoderPart):
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> LateScorer:
         """Return a scoring function over the best cosines of each chunk, computed here once."""
-        return self._scorer(query, chunks, centred=self._encoder.model_name != "minilm")
+        is_minilm = self.encoder == "minilm" or isinstance(self.encoder, TextEncoder)
+        return self._scorer(query, chunks, centred=not is_minilm)
 
     def _scorer(self, query: str, chunks: Sequence[Chunk], *, centred: bool) -> LateScorer:
         question = self._encoder.question(query)
@@ -191,4 +192,4 @@ class E5Late(Late):
 
     name = "e5-late"
 
-    encoder: GivenEncoder = field(default="e5", init=False)
+    encoder: str | TextEncoder = field(default="e5", init=False)

@@ -6,11 +6,16 @@ import json
 import os
 import shutil
 import zipfile
+from datetime import date
 from pathlib import Path
 
+import openpyxl
+import pptx
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pptx.chart.data import CategoryChartData, XyChartData
+from pptx.enum.chart import XL_CHART_TYPE
 
 import corag.files.read as reading
 from corag.files import process, read_file
@@ -125,6 +130,36 @@ def test_pictures_do_not_count_as_text():
     with zipfile.ZipFile(file, "a") as archive:
         archive.writestr("word/media/photo.jpg", os.urandom(40 * 2**20))
     assert read_file(file.getvalue(), "a.docx") == read_file(WORD, "a.docx")
+
+
+def written(document):
+    file = io.BytesIO()
+    document.save(file)
+    return file.getvalue()
+
+
+def test_slides_without_a_title_and_charts_of_dates_and_points():
+    talk, dated, points = pptx.Presentation(), CategoryChartData(), XyChartData()
+    talk.slides.add_slide(talk.slide_layouts[5]).shapes.title.text = "Sales"
+    dated.categories = [date(2024, 1, 1)]
+    dated.add_series("Pumps", (7,))
+    points.add_series("Flow").add_data_point(3, 4)
+    shapes = talk.slides.add_slide(talk.slide_layouts[6]).shapes
+    for kind, chart in ((XL_CHART_TYPE.LINE, dated), (XL_CHART_TYPE.XY_SCATTER, points)):
+        shapes.add_chart(kind, 0, 0, 999, 999, chart)
+    [(title, text)] = outline(read_file(written(talk), "a.pptx"))
+    assert title == "a" and text.split("\n\n") == [
+        "|  | Pumps |\n| --- | --- |\n| 2024-01-01 | 7 |",
+        "|  | Flow |\n| --- | --- |\n| 3 | 4 |",
+    ]
+
+
+def test_nothing_in_the_format_of_accounts_has_no_digits():
+    book = openpyxl.Workbook()
+    for row, value in enumerate((5, 0), start=1):
+        cell = book.active.cell(row, 1, value)
+        cell.number_format = '_-* #,##0.00\\ "€"_-;\\-* #,##0.00\\ "€"_-;_-* "-"??\\ "€"_-;_-@_-'
+    assert "| 5.00 € |\n| --- |\n| - € |" in read_file(written(book), "a.xlsx").text
 
 
 NESTED = [
