@@ -327,10 +327,7 @@ class BudgetedSelector(Part):
             rows = list(range(len(chunks))) if self.order == "value" else arranged(chunks, self.order)
             text, in_rows = problem.assembled(tuple(choice.order[row] for row in rows))
             spans = [in_rows[place] for place in np.argsort(rows)]
-        return Assembled(choice, text, spans, self._count(text) if choice.order else 0)
-
-    def _count(self, text: str) -> int:
-        return int(token_counts(self.tokenizer, [text])[0])
+        return Assembled(choice, text, spans, int(token_counts(self.tokenizer, [text])[0]) if text else 0)
 
     def _reason(self, problem: SelectionProblem) -> str:
         if not problem.chunks:

@@ -87,22 +87,22 @@ def test_what_compares_similarities_computes_them(name, kind):
 
 
 class Broken(BudgetedSelector):
-    """Chooses what it is told to."""
+    """Chooses and writes what it is told to."""
 
     name = "broken"
 
-    def __init__(self, order):
+    def __init__(self, order, text):
         super().__init__(tokenizer=CHARACTERS)
-        self.told = order
+        self.told, self.text = order, text
 
     def _choose(self, problem):
-        return Choice(self.told, 1.0, {"reason": "told so"})
+        return Choice(self.told, 1.0, {"reason": "told so"}, self.text)
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1,), (0, 0)])
-def test_broken_selector_never_reaches_the_prompt(order):
+@pytest.mark.parametrize(("order", "text"), [((0, 1), None), ((1,), None), ((0, 0), None), ((), "bbbbbb")])
+def test_broken_selector_never_reaches_the_prompt(order, text):
     with pytest.raises(BudgetError, match="'broken'"):
-        Broken(order).select("a?", offer("a", "bbbbbb"), 5)
+        Broken(order, text).select("a?", offer("a", "bbbbbb"), 5)
 
 
 def test_a_budget_for_fewer_than_three_candidates_is_a_warning_once(caplog):
