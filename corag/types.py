@@ -71,11 +71,13 @@ class Candidate:
     rank: int | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.chunk, Chunk):
+            raise InputError(f"Candidate.chunk is {self.chunk!r:.80}, not a Chunk; corag.select takes plain texts, too")
         check_choice("Candidate.kind", self.kind, SimilarityKind)
         if self.similarity is not None:
             most = 1 + COSINE_ROUNDING if self.kind == "cosine" else 1e30  # which every float holds
             hint = "None if it is not known; of another scale than cosines, give its kind: score"
-            name = f"the similarity of {getattr(self.chunk, 'id', None)!r:.80}"
+            name = f"the similarity of {self.chunk.id!r:.80}"
             check_range(name, self.similarity, -most, most, hint)
         if self.rank is not None:
             check_count("Candidate.rank", self.rank, "it is a position in a ranking, from 0", least=0)

@@ -236,7 +236,8 @@ CALLS = [
     *(lambda: corag.selector(corag.selector("full"), k=3), lambda: corag.selector("top-k(k=3)", k=4)),
     *(lambda: corag.SELECTORS.register("top-k", object), lambda: corag.reader(corag.selector("full"))),
     *(lambda: corag.embedder(["minilm"]), lambda: corag.tokens(3), lambda: Chunk("a", 3), lambda: corag.ChunkConfig(0)),
-    *(lambda: Candidate(Chunk("a", "x"), 1.0, "bm25"), lambda: Candidate(Chunk("a", "x"), rank=-1)),
+    *(lambda: Candidate("a text", 0.5), lambda: Candidate(Chunk("a", "x"), 1.0, "bm25")),
+    lambda: Candidate(Chunk("a", "x"), rank=-1),
     *(lambda budget=budget: select(budget=budget) for budget in ("100", 0, -1, 2.5, True, None, math.nan, 10**12 + 1)),
     *(lambda query=query: select(query=query) for query in ("", " \n", None, 7, b"a?", ["a?"], "a\ud83d?")),
     *(
