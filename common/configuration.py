@@ -65,21 +65,17 @@ class Configuration(str):
         """What values combinations, spelled."""
         return self.settings.get("reranker")
 
-    def with_settings(self, **settings: Any) -> Self:
-        """Return it with further settings, or other values of these."""
-        return type(self)(self.name, {**self.settings, **settings})
-
     def with_search(
         self, iterations: float | None = None, exploration: float | None = None, cost_weight: float | None = None
     ) -> Self:
         """Return it with the settings of the paper's search put in, as far as they are given."""
-        settings: dict[str, Any] = {}
+        settings = dict(self.settings)
         if iterations is not None:
             given = {"policy": "paper", "iterations": iterations, "exploration": round(exploration or 0.0, 4)}
-            settings["search"] = {**(self.settings.get("search") or {}), **given}
+            settings["search"] = {**(settings.get("search") or {}), **given}
         if cost_weight is not None:
             settings["cost_weight"] = round(cost_weight, 4)
-        return self.with_settings(**settings) if settings else self
+        return type(self)(self.name, settings)
 
 
 def parse(part: object) -> Configuration:
