@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar, overload
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from common.checks import check_budget, check_choice
 from common.configuration import parse
@@ -18,18 +18,6 @@ AUTO = "auto"
 
 BudgetFor = Literal["prompt", "context"]
 T = TypeVar("T")
-
-
-@overload
-def reader_and_tokens(
-    reader: str | Reader, tokens: str | TokenCounter = AUTO, **offered: Any
-) -> tuple[Reader, TokenCounter]: ...
-
-
-@overload
-def reader_and_tokens(
-    reader: str | Reader | None, tokens: str | TokenCounter = AUTO, **offered: Any
-) -> tuple[Reader | None, TokenCounter]: ...
 
 
 def reader_and_tokens(

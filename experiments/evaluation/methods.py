@@ -27,7 +27,7 @@ from corag.selectors.corag.search import LOGITS
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.raptor.tree import tree_file
 from corag.text.data import Query
-from corag.types import Candidate, Reader, Reranker, Selection, Selector
+from corag.types import Candidate, Reranker, Selection, Selector
 from experiments.data.pools import reproducible, shared_encoder
 from experiments.evaluation.config import ALL, NO_READER, EvaluateConfig
 from experiments.evaluation.judge import Judge, chats_of, judgements
@@ -152,12 +152,11 @@ class Parts:
     def __init__(self, config: EvaluateConfig, queries: Sequence[Query]) -> None:
         self.config = config
         self.reader: CachedReader | None = None
-        self.prompted: Reader | None = None
         self.skip_reason: str | None = None
-        if config.reader == NO_READER:
-            self.tokens = corag.tokens(config.tokenizer)
+        named = None if config.reader == NO_READER else config.reader
+        self.prompted, self.tokens = reader_and_tokens(named, config.tokenizer)
+        if self.prompted is None:
             return
-        self.prompted, self.tokens = reader_and_tokens(config.reader, config.tokenizer)
         if config.judge is not None or any(query.answers for query in queries):
             self.reader = CachedReader(self.prompted)
         else:
