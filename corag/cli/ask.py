@@ -12,12 +12,13 @@ from typing import Any
 from common.storage import write_atomically
 from corag.budget import AUTO, BudgetFor
 from corag.cli.console import plain, say, stderr, stdout
-from corag.cli.explain import reply_page
+from corag.cli.explain import notes_of, reply_page
 from corag.errors import CoragError, InputError
 from corag.index.search import Retrieval
 from corag.models.runtime import Runtime, in_runtime
 from corag.text.chunking import DEFAULT_BUDGET
 from corag.text.visible import one_line, to_json
+from corag.types import Answer
 
 HELP = "/sources shows what the last answer rests on, /new begins anew, /exit or Ctrl-D leaves."
 MOST_TURNS = 4
@@ -68,7 +69,7 @@ class AskConfig(AnswerConfig):
     Attributes:
         question: The question.
         json: Print the result as JSON.
-        page: HTML file to write: the candidates, why each was chosen or not, and the policy tree.
+        page: HTML file to write: what was chosen, what was left out and why, and the policy tree, if there is one.
     """
 
     question: str
@@ -112,6 +113,7 @@ def run_chat(config: ChatConfig) -> None:
             "one, ask single questions"
         )
     settings["reader"] = reader
+    settings["on_token"] = lambda piece: stdout().print(plain(piece), end="", soft_wrap=True)
     index = corag.ChunkIndex.open(config.index)
     turns = deque[tuple[str, str]](maxlen=MOST_TURNS)
     last: Reply | None = None
@@ -130,23 +132,20 @@ def run_chat(config: ChatConfig) -> None:
             say("nothing was asked yet" if line == "/sources" else HELP)
         else:
             try:
-                last = corag.ask(reader.standing_alone(line, turns), index, on_token=_print_piece, **settings)
-            except KeyboardInterrupt:
-                say("")
-                if not at_terminal:
+                last = corag.ask(reader.standing_alone(line, turns), index, **settings)
+            except (KeyboardInterrupt, CoragError) as error:
+                say("")  # a line of the answer may have begun
+                # Neither a stopped answer nor a question that cannot be answered ends a conversation.
+                if isinstance(error, CoragError):
+                    say(f"error: {one_line(str(error))}", stderr())
+                elif not at_terminal:
                     return
-                continue  # an answer was stopped, not the conversation
-            except CoragError as error:
-                # One question that cannot be answered does not end a conversation.
-                say(f"error: {one_line(str(error))}", stderr())
                 continue
-            turns.append((line, last.answer.text if last.answer else ""))
+            answer = last.answer or Answer("")
+            turns.append((line, answer.text))
             cited = [f"{source.marker} {source.citation}" for source in last.sources if source.is_cited]
-            say("\n".join(["", *cited, *([f"asked as: {last.question}"] if last.question != line else [])]))
-
-
-def _print_piece(piece: str) -> None:
-    stdout().print(plain(piece), end="", soft_wrap=True)
+            asked_as = [f"asked as: {last.question}"] if last.question != line else []
+            say("\n".join(["", *cited, *notes_of(answer), *asked_as]))
 
 
 def _lines(at_terminal: bool) -> Iterator[str]:

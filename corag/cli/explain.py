@@ -9,7 +9,7 @@ from corag.cli.page import Block, Page, Quote, Section, Table
 from corag.text.documents import body, citation
 from corag.text.units import source_of
 from corag.text.visible import one_line
-from corag.types import Selection
+from corag.types import Answer, Selection
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,10 +39,8 @@ def reply_page(reply: Reply, *, explained: bool = False) -> Page:
         lead.append(f"prompt: {reply.counts.prompt_tokens:,} tokens by {reply.counts.tokenizer}")
     sections = []
     if answer is not None:
-        unknown = " ".join(f"[{part + 1}]" for part in answer.unknown_citations)
-        notes = [f"Cited but not in the context: {unknown}"] if unknown else []
-        notes += ["The answer was cut at the reader's max_answer_tokens; raise that for the rest."] * answer.cut
-        sections.append(Section("Answer", [Quote(answer.text or "The reader found no answer.", "answer"), *notes]))
+        quoted = Quote(answer.text or "The reader found no answer.", "answer")
+        sections.append(Section("Answer", [quoted, *notes_of(answer)]))
     sections.append(Section("In the prompt", _prompt(reply)))
     if reply.left_out:
         sections.append(Section("Left out", list(_left_out(reply))))
@@ -53,6 +51,13 @@ def reply_page(reply: Reply, *, explained: bool = False) -> Page:
         rows = [[name.replace("_", " "), _shown(value)] for name, value in figures if value not in ({}, [], ())]
         sections.append(Section("All figures of the selection", [Table(["", ""], rows)], folded=True))
     return Page(reply.question, ". ".join(lead), sections)
+
+
+def notes_of(answer: Answer) -> list[str]:
+    """Return what is wrong with an answer: what it cites that is not there, and that it was cut."""
+    unknown = " ".join(f"[{part + 1}]" for part in answer.unknown_citations)
+    notes = [f"Cited but not in the context: {unknown}"] if unknown else []
+    return notes + ["The answer was cut at the reader's max_answer_tokens; raise that for the rest."] * answer.cut
 
 
 def _prompt(reply: Reply) -> list[Block]:

@@ -169,4 +169,13 @@ def test_questions_from_a_pipe(small_index, monkeypatch, capsys):
         assert len(server.chats) == 3
     said = capsys.readouterr()
     assert "310 metres [1]" in said.out and "asked as: Where is Lake Sable?" in said.out
-    assert "Cited but not in the context: [9]" in said.out and "error" not in said.err
+    assert said.out.count("Cited but not in the context: [9]") == 2 and "error" not in said.err  # and by /sources
+
+
+def test_a_conversation_says_what_is_wrong_with_an_answer_and_goes_on(small_index, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO("How deep is Lake Sable?\nHow deep?\n"))
+    with ChatServer(Sent("Lake Sable is", ending="drop"), Sent("310", done_reason="length")) as server:
+        reader = f"ollama(host={server.host})"
+        assert main(["chat", "--index", str(small_index), "--method", "top-k(k=2)", "--reader", reader]) == 0
+    shown = capsys.readouterr().out
+    assert "Lake Sable is\n> How deep?\n310\n" in shown and "The answer was cut" in shown
