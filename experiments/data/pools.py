@@ -177,9 +177,7 @@ def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
     return found
 
 
-def content_hash(
-    folder: DataFolder, queries: Sequence[Query], index: str | Path | None, run: str | Path | None = None
-) -> str:
+def content_hash(folder: DataFolder, index: str | Path | None, run: str | Path | None = None) -> str:
     """Return a hash of what candidates come from: questions and corpus, and the index and the run that are given."""
     corpus = hashlib.sha256()
     for document in folder.documents.values():
@@ -187,7 +185,7 @@ def content_hash(
     content: object = None if index is None else ChunkIndex.open(index).manifest.fingerprint
     if index is not None and (tree := tree_file(index)) is not None:
         content = [content, _file_hash(tree)]
-    asked = [fingerprint(asdict(query)) for query in queries]
+    asked = [fingerprint(asdict(query)) for query in folder.queries]
     return fingerprint([asked, corpus.hexdigest(), content, None if run is None else _file_hash(Path(run))])
 
 

@@ -27,7 +27,7 @@ from experiments.data.trec import RETRIEVER, Measures, Rankings, mean_of, rankin
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import VERDICT, with_claims
 from experiments.evaluation.measure import Measuring, cold_and_warm
-from experiments.evaluation.methods import Parts, trained_hash
+from experiments.evaluation.methods import Parts
 from experiments.evaluation.metrics import LONG_ANSWER_WORDS, answer_words, evidence_figures
 from experiments.protocol.held_out import look, sealed_questions, warn_of_sealed
 from experiments.report.comparison import results_page
@@ -118,14 +118,8 @@ class SetRun:
         self._parts = Parts(config, self._queries)
         self._measures = Measures(config.measures)
         self._methods = self._parts.methods(config.methods)
-        named = [one for one in (config.reranker, config.summarizer, config.embedder) if one is not None]
-        self._content = [
-            content_hash(self._folder, self._folder.queries, config.index, config.run),
-            trained_hash(config.agent, [*self._methods.selectors, *named]),
-            self._parts.tokens.name,
-            versions(),
-            self._parts.prompt_text,
-        ]
+        data = content_hash(self._folder, config.index, config.run)
+        self._content = [data, *self._parts.content(self._methods.selectors)]
 
     @cached_property
     def _pool(self) -> Pool:

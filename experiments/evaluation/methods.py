@@ -31,7 +31,7 @@ from corag.types import Candidate, Reranker, Selection, Selector
 from experiments.data.pools import reproducible, shared_encoder
 from experiments.evaluation.config import ALL, NO_READER, EvaluateConfig
 from experiments.evaluation.judge import Judge, chats_of, judgements
-from experiments.run.journal import digest
+from experiments.run.journal import digest, versions
 
 FILLING = "naive(reranker=minilm-softsim)"
 """What fills the budget."""
@@ -182,6 +182,12 @@ class Parts:
         if isinstance(self.prompted, SelfConsistentReader):
             return self.prompted.identity
         return self.prompted.template.text if isinstance(self.prompted, ChatReader) else None
+
+    def content(self, methods: Iterable[str]) -> list[Any]:
+        """Return what results depend on besides settings and data: trained parts, tokenizer, versions and prompt."""
+        named = (self.config.reranker, self.config.summarizer, self.config.embedder)
+        trained = trained_hash(self.config.agent, [*methods, *(one for one in named if one is not None)])
+        return [trained, self.tokens.name, versions(), self.prompt_text]
 
     @cached_property
     def encoder(self) -> CachedEncoder:

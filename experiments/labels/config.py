@@ -57,7 +57,8 @@ class LabelConfig(SelectionSettings, Tracking):
     Each source has its own pool, number of candidates, limit and sample, and its corpus is indexed separately.
 
     Attributes:
-        out: File for the table (Parquet). An interrupted run resumes.
+        out: File for the table (Parquet). An interrupted run resumes; a larger limit or sample goes on from a smaller
+            one.
         data: Data folder, by path or name; with sources, their parent folder, or empty to look up each by name.
         splits: Splits of the questions, separated by commas; without sources. Questions that name no split are divided
             by documents into train, dev and test.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from experiments.evaluation.measure import Measuring
 from experiments.evaluation.methods import Parts, with_shared_problem
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import SourceQuestions, read_sources
-from experiments.labels.table import FIGURES, read_metadata, write_labels
+from experiments.labels.table import FIGURES, read_metadata, read_units, write_labels
 from experiments.run.journal import TABLE, Journal, fingerprint, output_file, versions
 from experiments.run.track import log_run
 
@@ -56,21 +57,27 @@ def label(config: LabelConfig) -> Path:
     )  # fmt: skip
     parts = Parts(evaluation, queries)
     settings = config.measured_settings("shard")
-    content = [content_hash(source.folder, source.queries, config.index, source.settings.run) for source in sources]
-    work = fingerprint([settings, fingerprint(content), versions()])
+    asked = [(source.key(query), source.about(query)) for source in sources for query in source.queries]
+    work = _work(config, sources, parts)
+    finished: dict[str, Any] = {}
     if out.exists():
-        if read_metadata(out).get("work") != work:
+        about, finished = read_metadata(out), read_units(out)
+        if about.get("work") != work or finished.keys() - dict(asked):
             raise DataError(
-                f"{out} holds labels made with other settings, data or versions; choose another output, or delete it "
-                "to label anew"
+                f"{out} holds labels made with other settings, questions, data or versions; choose another output, or "
+                "delete it to label anew"
             )
-        logger.info("%s is complete already", out)
-        say(TRAIN.format(out))
-        return out
+        if len(finished) == len(asked):
+            logger.info("%s is complete already", out)
+            say(TRAIN.format(out))
+            return out
     selectors = parts.methods(parts.config.methods).selectors  # refuses wrong settings before anything is written
     with Journal(out.with_suffix(".journal.jsonl"), work) as journal:
+        journal.units |= finished
         _label_missing(config, sources, parts, selectors, journal)
-        units = [journal.units[source.key(query)] for source in sources for query in source.queries]
+        units = [journal.units[key] for key, _ in asked]
+        # More questions may join groups.
+        rows = [{**row, **about} for (_, about), unit in zip(asked, units, strict=True) for row in unit["rows"]]
         metadata = {
             "work": work,
             "embedder": parts.embedder.name,
@@ -81,13 +88,23 @@ def label(config: LabelConfig) -> Path:
             "versions": versions(),
             "models": merge_records(unit["models"] for unit in units),
         }
-        table = write_labels(out, [row for unit in units for row in unit["rows"]], metadata)
+        table = write_labels(out, rows, metadata)
         means = table.group_by("configuration", use_threads=False).aggregate([(name, "mean") for name in MEASURED])
         figures = {row["configuration"]: {name: row[f"{name}_mean"] for name in MEASURED} for row in means.to_pylist()}
         log_run("label", config, out, out.stem, settings, figures)
         journal.remove()
     say(TRAIN.format(out))
     return out
+
+
+def _work(config: LabelConfig, sources: Sequence[SourceQuestions], parts: Parts) -> str:
+    """Return a hash of all that the labels of a question depend on: not of how many others are asked for."""
+    every: dict[str, Any] = {"limit": None, "sample": None}
+    settings = replace(config, **every, sources=tuple(replace(source, **every) for source in config.sources))
+    data = [
+        (source.settings.pool, content_hash(source.folder, config.index, source.settings.run)) for source in sources
+    ]
+    return fingerprint([settings.measured_settings("shard"), data, parts.content(config.configuration_list())])
 
 
 def _label_missing(

@@ -261,6 +261,15 @@ def _numbered(column: Any) -> tuple[list[str], NDArray[np.int64]]:
     return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
 
 
+def read_units(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the rows of each question of a table, by its name, as a journal of `corag label` has them."""
+    units: dict[str, dict[str, Any]] = {}
+    models = read_metadata(path)["models"]
+    for row in _read(path).to_pylist():
+        units.setdefault(f"{row['data']}/{row['query']}", {"rows": [], "models": models})["rows"].append(row)
+    return units
+
+
 def read_metadata(path: Path) -> dict[str, Any]:
     """Return what a label table says of itself; a file that is missing, damaged or another is a `DataError`."""
     pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")

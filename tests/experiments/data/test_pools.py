@@ -60,13 +60,12 @@ def test_an_index_by_default_is_kept_in_the_cache_and_follows_the_corpus(tmp_pat
 
 
 def test_the_hash_of_the_content_changes_with_all_that_it_depends_on(tmp_path, small_data, small_index):
-    def hash_of(documents=DOCUMENTS, queries=QUERIES, *, index=None, num_queries=12):
-        folder = DataFolder.open(write_folder(tmp_path / "data", documents, queries))
-        return content_hash(folder, folder.queries[:num_queries], index)
+    def hash_of(documents=DOCUMENTS, queries=QUERIES, *, index=None):
+        return content_hash(DataFolder.open(write_folder(tmp_path / "data", documents, queries)), index)
 
     hashes = [
         hash_of(),
-        hash_of(num_queries=11),
+        hash_of(queries=QUERIES[:11]),
         hash_of([*DOCUMENTS[:-1], DOCUMENTS[-1] | {"text": "other"}]),
         hash_of(queries=[QUERIES[0] | {"candidates": ["kell"]}, *QUERIES[1:]]),
         hash_of(index=small_index),

@@ -1,6 +1,7 @@
 """`corag label`: what is measured, shared, resumed and refused; and the table that it writes."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import corag
 from corag.errors import DataError, InputError
+from corag.models.trained import shipped_adapter
 from corag.text.data import DataFolder
 from experiments.data.splits import held_out
 from experiments.labels.config import LabelConfig, LabelSource
@@ -72,6 +74,27 @@ def test_a_complete_table_is_neither_made_again_nor_overwritten(tmp_path, small_
     assert len(reader.asked) == asked
     with pytest.raises(DataError, match="labels"):
         label(replace(config, budget=50))
+
+
+def test_a_larger_limit_goes_on_from_a_finished_table(tmp_path, small_data, reader):
+    config = config_of(small_data, tmp_path / "labels.parquet", limit=2)
+    few = read_labels(str(label(config)))
+    extended = label(replace(config, limit=None)).read_bytes()
+    assert len(few) == 4 and len(set(reader.asked)) == len(reader.asked)
+    assert label(config_of(small_data, tmp_path / "whole.parquet")).read_bytes() == extended
+    with pytest.raises(DataError, match="questions"):
+        label(config)
+
+
+def test_labels_of_a_part_that_was_trained_again_are_not_complete(tmp_path, small_data, reader):
+    adapter = tmp_path / "fused"
+    shutil.copytree(shipped_adapter("fused"), adapter)
+    configurations = f"naive(reranker=bm25),corag(unit=passage, reranker=fused(adapter={adapter}))"
+    config = config_of(small_data, tmp_path / "labels.parquet", configurations=configurations, limit=1, splits="dev")
+    label(config)
+    (adapter / "README.md").write_text("again")
+    with pytest.raises(DataError, match="labels"):
+        label(config)
 
 
 def test_a_labelling_goes_on_where_a_run_ranks_nothing_for_what_is_left(tmp_path, small_data, reader):
