@@ -80,6 +80,12 @@ def candidate_settings(settings: CandidateSettings) -> dict[str, Any]:
     return {one.name: getattr(settings, one.name) for one in fields(CandidateSettings)}
 
 
+def left_open(one: CandidateSettings, of_all: CandidateSettings) -> dict[str, Any]:
+    """Return the settings of one of several sets that are by default there, and given for all of them."""
+    open_ = [setting.name for setting in fields(one) if getattr(one, setting.name) == setting.default]
+    return {name: given for name in open_ if (given := getattr(of_all, name, None)) not in (None, "")}
+
+
 @dataclass(frozen=True, kw_only=True)
 class SelectionSettings(CandidateSettings, Runtime):
     """How candidates are found, selected under a budget, and read.

@@ -10,7 +10,7 @@ from common.configuration import parse, split_parts
 from corag.errors import InputError
 from corag.registry import SELECTORS
 from corag.selectors.corag.agents import NO_AGENT
-from experiments.data.config import CandidateSettings, Part, SelectionSettings, spell_out
+from experiments.data.config import CandidateSettings, Part, SelectionSettings, left_open, spell_out
 from experiments.evaluation.judge import GRADE, judgements
 from experiments.run.track import Tracking
 
@@ -28,14 +28,14 @@ class QuestionSet(CandidateSettings):
     Attributes:
         name: Name in tables and files.
         data: Data folder: below that of the comparison, or by name.
-        split: Split of the questions.
+        split: Split of the questions; by default that for all.
         part: All of them, or the share that the shipped adapters have not learned from (held-out).
         reranker: Reranker of every method that uses one, in place of their default.
     """
 
     name: str
     data: str
-    split: str = "dev"
+    split: str = ""
     part: Part = "all"
     reranker: str | None = None
 
@@ -152,9 +152,6 @@ class EvaluateConfig(SelectionSettings, Tracking):
         runs = {}
         for one in self.sets:
             given = {setting.name: getattr(one, setting.name) for setting in fields(one) if setting.name != "name"}
-            for setting in fields(one):
-                shared = getattr(self, setting.name, None)
-                if given.get(setting.name) == setting.default and shared not in (None, ""):
-                    given[setting.name] = shared
-            runs[one.name] = replace(self, **{**given, "sets": (), "data": str(root / one.data)})
+            given |= {**left_open(one, self), "sets": (), "data": str(root / one.data)}
+            runs[one.name] = replace(self, **given)
         return runs

@@ -54,15 +54,14 @@ class LabelSource(CandidateSettings):
 class LabelConfig(SelectionSettings, Tracking):
     """Measure every configuration on every question of data folders.
 
-    Each source has its own pool, number of candidates, limit and sample, and its corpus is indexed separately.
-
     Attributes:
         out: File for the table (Parquet). An interrupted run resumes; a larger limit or sample goes on from a smaller
             one.
         data: Data folder, by path or name; with sources, their parent folder, or empty to look up each by name.
         splits: Splits of the questions, separated by commas; without sources. Questions that name no split are divided
             by documents into train, dev and test.
-        sources: Questions of several data folders.
+        sources: Questions of several data folders, whose corpora are indexed separately; what one of them leaves open
+            is as given for all.
         configurations: Selectors to measure, separated by commas; by default `corag` with rerankers that ship. Each
             `corag` that sets none of cost_weight and, of its search, policy, iterations and exploration is measured
             with every combination of the next three settings, unless these are empty.
@@ -88,8 +87,9 @@ class LabelConfig(SelectionSettings, Tracking):
         if not self.data and not self.sources:
             raise InputError("data is empty; give a data folder with --data, by path or name")
         _ = self.number_of_shard
-        if self.sources and self.index is not None:
-            raise InputError(f"index is {self.index!r}, but every source has its own corpus; leave out one of the two")
+        for name in ("index", "run") if self.sources else ():
+            if (given := getattr(self, name)) is not None:
+                raise InputError(f"{name} is {given!r}, but every source has its own corpus; leave out one of the two")
 
     @property
     def number_of_shard(self) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from corag.errors import DataError, InputError
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Embedder
-from experiments.data.config import candidate_settings
+from experiments.data.config import candidate_settings, left_open
 from experiments.data.pools import Pool, open_pool, pool_name
 from experiments.data.splits import document_groups, hash_fraction, held_out, questions_of
 from experiments.labels.config import LabelConfig, LabelSource, listed
@@ -65,7 +65,8 @@ class SourceQuestions:
 
 def read_sources(config: LabelConfig) -> list[SourceQuestions]:
     """Read the data folders and choose the questions; one that comes from two sources is an `InputError`."""
-    settings, paths = config.sources, [Path(config.data) / source.data for source in config.sources]
+    settings = tuple(replace(source, **left_open(source, config)) for source in config.sources)
+    paths = [Path(config.data) / source.data for source in settings]
     if not settings:
         given = candidate_settings(config)
         splits = listed("splits", config.splits, str)

@@ -128,6 +128,8 @@ def test_several_folders_in_one_table(tmp_path, reader):
     labels = read_labels(str(label(config_of(tmp_path, tmp_path / "labels.parquet", sources=sources))))
     assert labels.ids == ("a/q6", "a/q7", "b/q1", "b/q2", "b/q3", "b/q4")
     assert len(labels.similarities[2]) == 5
+    # What a source leaves open is as given for all.
+    assert asked(config_of(tmp_path, tmp_path / "x", sources=sources, limit=1)) == {"q6", "q7", "q1"}
     held = (LabelSource("a", "train", part="held-out"),)
     folder = DataFolder.open(tmp_path / "a")
     assert asked(config_of(tmp_path, tmp_path / "x", sources=held)) == held_out(folder, folder.split("train"))
