@@ -21,7 +21,9 @@ from common.checks import check_choice
 from common.configuration import parse
 from corag.errors import DataError, InputError
 from corag.registry import SELECTORS, nearest
+from experiments.data.config import comma_separated
 from experiments.evaluation.config import EvaluateConfig
+from experiments.report.measures import MEASURES
 from search import SearchConfig
 
 CONFIGS = Path(experiments.__file__).parent / "configs"
@@ -85,8 +87,11 @@ class Study:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "grid", {str(axis): _axis(axis, values) for axis, values in self.grid.items()})
-        if not self.methods or not self.figures:
-            raise InputError("a study has methods and figures; give both")
+        if not isinstance(self.methods, Mapping) or not self.methods or not self.figures:
+            raise InputError("a study has methods by the names that its table shows, and figures; give both")
+        asked = comma_separated(self.evaluate.get("measures", EvaluateConfig.measures))
+        for figure in self.figures:
+            check_choice("a figure", figure, (*MEASURES, *asked))
         axes: Mapping[str, Any] = {**self.grid, METHOD: self.methods}
         if self.against is not None:
             check_choice(self.against[0], self.against[1], axes.get(self.against[0], ()))
@@ -149,7 +154,8 @@ def find_study(name: str) -> Study:
             over = {key: {**shared[key], **own.get("standin", {}).get(key, {})} for key in shared}
             content |= {**own, **{key: {**content[key], **own.get(key, {})} for key in ("evaluate", "grid")}}
             content["standin"] = over
-        return Study(**{"name": name if name in files else file.stem, **content})
+        given = {key: value for key, value in content.items() if value is not None}
+        return Study(**{"name": name if name in files else file.stem, **given})
     except (InputError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{file}: {error}") from error
 
@@ -194,6 +200,8 @@ def cells_of(study: Study) -> list[Cell]:
             merged |= study.grid[axis][name]
         keep, labels = merged.pop(KEEP, {}), merged.pop(METHODS, list(study.methods))
         settings = {name: merged.pop(name) for name in list(merged) if name in CELL_SETTINGS}
+        if "data" not in settings:
+            raise InputError(f"{study.name}: no data is named; give a data folder in evaluate or in the grid")
         for name in merged.keys() - known:
             every = (*CELL_SETTINGS, KEEP, METHODS, *sorted(known))
             raise InputError(f"{study.name}: no setting {name!r} of evaluate, data or a method{nearest(name, every)}")

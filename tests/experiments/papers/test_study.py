@@ -51,6 +51,9 @@ def small(tmp_path):
     [
         ({"tabel": {}}, "tabel"),
         ({"baseline": "naive"}, "Naive"),
+        ({"methods": ["top-k", "naive"]}, "methods by the names"),
+        ({"evaluate": None}, "no data"),
+        ({"figures": ["evidence_recal"]}, "evidence_recal"),
         ({"grid": {"budget": [64], "cost_weight": [0], "mood": [1]}}, "mood"),
         ({"published": {"rows": [{"budget": 64, "method": "Top", "f1": 1}]}}, "published"),
     ],
