@@ -68,9 +68,8 @@ def hotpotqa(files: Files, split: str, prefix: str = "hotpotqa") -> Iterator[Que
                 gold.append(passage.id)
                 # A few annotations name a sentence that the paragraph does not have.
                 marked += [f"{passage.id}#{start}-{end}" for start, end in spans[sentence : sentence + 1]]
-        known = {name: row[name] for name in ("type", "level") if row.get(name) is not None}
-        known["supporting_spans"] = marked
-        yield _with_pool(row.get("_id") or row["id"], row["question"], [row["answer"]], gold, passages, **known)
+        about = row.get("_id") or row["id"], row["question"], [row["answer"]]
+        yield _with_pool(*about, gold, passages, supporting_spans=marked)
 
 
 two_wiki = partial(hotpotqa, prefix="2wikimultihopqa")
@@ -103,9 +102,7 @@ def musique(files: Files, split: str) -> Iterator[Question]:
         passages = [_passage("musique", part["title"], part["paragraph_text"]) for part in row["paragraphs"]]
         supporting = [part["is_supporting"] for part in row["paragraphs"]]
         gold = [passage.id for passage, supports in zip(passages, supporting, strict=True) if supports]
-        steps = [[step["question"], step["answer"]] for step in row["question_decomposition"]]
-        extra = {"hops": row["id"].partition("hop")[0], "decomposition": steps}
-        yield _with_pool(row["id"], row["question"], [row["answer"], *row["answer_aliases"]], gold, passages, **extra)
+        yield _with_pool(row["id"], row["question"], [row["answer"], *row["answer_aliases"]], gold, passages)
 
 
 # --- One passage, or one report ---
@@ -116,8 +113,7 @@ def squad(files: Files, split: str) -> Iterator[Question]:
     for row in files.rows(split):
         passage = _passage("squad", row["title"].replace("_", " "), row["context"])
         starts = dict(zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True))
-        extra = {"article": row["title"], "answer_starts": list(starts.values())}
-        yield _about(passage, row["id"], row["question"], *starts, **extra)
+        yield _about(passage, row["id"], row["question"], *starts, answer_starts=list(starts.values()))
 
 
 def policyqa(files: Files, split: str) -> Iterator[Question]:
@@ -156,8 +152,7 @@ def tatqa(files: Files, split: str) -> Iterator[Question]:
             gold = [passages[order].id for order in map(str, asked["rel_paragraphs"]) if order in passages]
             gold += [table.id] if "table" in asked["answer_from"] else []
             answer, pool = ", ".join(map(str, spans)), [table, *passages.values()]
-            extra = {"from": asked["answer_from"]}
-            yield _with_pool(asked["uid"], asked["question"], [answer], gold, pool, **extra)
+            yield _with_pool(asked["uid"], asked["question"], [answer], gold, pool)
 
 
 def qed(files: Files, split: str) -> Iterator[Question]:
@@ -167,12 +162,11 @@ def qed(files: Files, split: str) -> Iterator[Question]:
         if annotation["explanation_type"] == "none":
             continue
         passage = _passage("nq_qed", row["title_text"], row["paragraph_text"])
-        extra = {"explanation": annotation["explanation_type"]}
-        if sentence := annotation.get("selected_sentence"):
-            extra["supporting_spans"] = [f"{passage.id}#{sentence['start']}-{sentence['end']}"]
+        sentence = annotation.get("selected_sentence")
+        marked = {"supporting_spans": [f"{passage.id}#{sentence['start']}-{sentence['end']}"]} if sentence else {}
         # Each annotator gives a list of spans, which are one answer.
         answers = (" ".join(span["string"] for span in spans) for spans in row["original_nq_answers"])
-        yield _about(passage, row["example_id"], row["question_text"], *answers, **extra)
+        yield _about(passage, row["example_id"], row["question_text"], *answers, **marked)
 
 
 def clapnq(files: Files, split: str) -> Iterator[Question]:
@@ -188,7 +182,7 @@ def clapnq(files: Files, split: str) -> Iterator[Question]:
         passages = [passage.strip() for passage in gold.get(name, ()) if passage.strip()]
         # The source marks the end of a selected sentence with an ampersand.
         selected = list(distinct(sentence.removesuffix("&") for sentence in sentences))
-        extra = {"long_form": True, "answerable": bool(answers), "supporting_sentences": selected}
+        extra = {"answerable": bool(answers), "supporting_sentences": selected}
         yield Question(name, row["input"], answers, passages if answers else [], extra=extra)
 
 
@@ -227,8 +221,7 @@ def pubmedqa(files: Files, split: str) -> Iterator[Question]:
     for row in files.rows(split):
         parts = zip(row["context"]["labels"], row["context"]["contexts"], strict=True)
         passage = Document(f"pmid-{row['pubid']}", "\n".join(f"{label}: {text}" for label, text in parts))
-        extra = {"long_answer": row["long_answer"]}
-        yield _about(passage, row["pubid"], row["question"], row["final_decision"], **extra)
+        yield _about(passage, row["pubid"], row["question"], row["final_decision"])
 
 
 # --- A collection of passages ---
@@ -258,8 +251,7 @@ def wikipassageqa(files: Files, split: str) -> Iterator[Question]:
     for row in files.rows(split):
         relevant = (number.strip() for number in row["RelevantPassages"].split(","))
         gold = [f"{row['DocumentID']}-{number}" for number in relevant if number]
-        extra = {"article": row.get("DocumentName", "")}
-        yield Question(f"{split}-{row['QID']}", row["Question"], gold=gold, extra=extra)
+        yield Question(f"{split}-{row['QID']}", row["Question"], gold=gold)
 
 
 def wikipassageqa_passages(files: Files) -> Iterator[Document]:
@@ -395,9 +387,8 @@ def holobench(files: Files, split: str) -> Iterator[Question]:
             pool = [Document(f"{database}-{table}-{i}", of["verbalized_text"], table) for table, i, of in taken]
             gold = [passage.id for passage in pool if passage.title in main]
             rows = {name: [json.loads(of["table_row"]) for table, _, of in taken if table == name] for name in main}
-            extra = {"sql": row["query"], "database": database, "difficulty": row.get("difficulty")}
             answer = run_query(row["query"], rows)
-            yield _with_pool(f"{database}-{number}-{split}", row["question"], [answer], gold, pool, **extra)
+            yield _with_pool(f"{database}-{number}-{split}", row["question"], [answer], gold, pool)
 
 
 def _take(tables: Mapping[str, Sequence[Row]], main: Sequence[str], amount: int) -> list[tuple[str, int, Row]]:
