@@ -22,7 +22,7 @@ from corag.models.runtime import Runtime, in_runtime
 from corag.registry import RERANKERS, SELECTORS
 from experiments.adapters.fused import fit_own
 from experiments.agents.targets import DEFAULT
-from experiments.data.config import CandidateSettings, candidate_settings
+from experiments.data.config import CandidateSettings, left_open
 from experiments.data.splits import divide
 from experiments.evaluation.methods import FILLING
 from experiments.evaluation.metrics import context_recall
@@ -85,7 +85,7 @@ def tune(config: TuneConfig) -> agent.ConfigurationAgent:
     labelling = LabelConfig(
         data=config.data, out=str(out / "labels.parquet"), splits=config.splits, iterations="", explorations="",
         cost_weights="", budget=config.budget, budget_for="context", reader="none", tokenizer=config.tokenizer,
-        index=config.index, quiet=config.quiet, logger=config.logger, **candidate_settings(config),
+        index=config.index, quiet=config.quiet, logger=config.logger, **left_open(CandidateSettings(), config),
     )  # fmt: skip
     sources = read_sources(labelling)
     names = [source.key(query) for source in sources for query in source.queries]

@@ -237,6 +237,8 @@ def with_setting(config: Any, name: str, value: Any) -> Any:
     if first not in known:
         raise InputError(f"there is no setting {name!r}{nearest(first, known)}")
     before = getattr(config, first)
+    if is_dataclass(before) and not rest:
+        raise InputError(f"{name} is a group of settings; name one, such as {name}.{fields(before)[0].name}")
     value = with_setting(before, rest, value) if rest else value
     try:
         return replace(config, **{first: tuple(value) if isinstance(before, tuple) else value})

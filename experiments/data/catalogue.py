@@ -55,11 +55,6 @@ class DataSet:
     default_splits: Sequence[str] = ()
     own_passages: bool = True
 
-    def places(self, splits: tuple[str, ...]) -> list[str]:
-        """Return the places of the files that some splits need."""
-        parts = [part for part in self.files if part not in self.splits or part in splits]
-        return list(dict.fromkeys(place for part in parts for place in self.files[part]))
-
 
 def ir_data_set(name: str, ir_name: str, *, splits: Mapping[str, str] | None = None, **known: Any) -> DataSet:
     """Return any data set of `ir_datasets`, BEIR among them: passages, questions and relevance judgements.

@@ -75,11 +75,6 @@ def spell_out(settings: object, *names: str) -> None:
             object.__setattr__(settings, name, parse(part))
 
 
-def candidate_settings(settings: CandidateSettings) -> dict[str, Any]:
-    """Return these settings alone, whatever a subclass adds."""
-    return {one.name: getattr(settings, one.name) for one in fields(CandidateSettings)}
-
-
 def left_open(one: CandidateSettings, of_all: CandidateSettings) -> dict[str, Any]:
     """Return the settings of one of several sets that are by default there, and given for all of them."""
     open_ = [setting.name for setting in fields(one) if getattr(one, setting.name) == setting.default]

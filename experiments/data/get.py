@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -127,7 +127,9 @@ def _write(out: Path, data_set: DataSet, splits: tuple[str, ...], settings: dict
     size = f", {data_set.megabytes:,} MB to fetch for all splits" if data_set.megabytes else ""
     say(f"{data_set.name}: {data_set.what}\nlicence: {data_set.licence}", stderr())
     say(f"source: {data_set.home}{size}", stderr())
-    files, places = Files(data_set.files, quiet=config.quiet), data_set.places(splits)
+    files = Files(data_set.files, quiet=config.quiet)
+    needed = [places for part, places in data_set.files.items() if part not in data_set.splits or part in splits]
+    places = list(dict.fromkeys(chain.from_iterable(needed)))
     for place in places:
         files.get(place)
     corpus = find_data(config.corpus) if config.corpus else None

@@ -48,10 +48,7 @@ def questions_of(folder: DataFolder, split: str, limit: int | None = None) -> li
 
 
 def divide(
-    data: Sequence[str] | NDArray[np.str_],
-    group: Sequence[str] | NDArray[np.str_],
-    shares: Sequence[float],
-    seed: int = 0,
+    data: Sequence[str] | NDArray[np.str_], group: Sequence[str] | NDArray[np.str_], shares: Sequence[float]
 ) -> NDArray[np.int64]:
     """Return the part of each question, `[n]`: 0 for the first share, 1 for the second, and so on.
 
@@ -64,7 +61,7 @@ def divide(
     for folder in np.unique(folders).tolist():
         members = np.flatnonzero(folders == folder)
         lacking = np.array(shares, dtype=np.float64) / np.sum(shares) * len(members)
-        for rows in _shuffled(groups[members], f"{seed} {folder}"):
+        for rows in _shuffled(groups[members], f"0 {folder}"):
             part = int(lacking.argmax())
             parts[members[rows]] = part
             lacking[part] -= len(rows)

@@ -11,7 +11,7 @@ from corag.errors import DataError, InputError
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Embedder
-from experiments.data.config import candidate_settings, left_open
+from experiments.data.config import left_open
 from experiments.data.pools import Pool, open_pool, pool_name
 from experiments.data.splits import document_groups, hash_fraction, held_out, questions_of
 from experiments.labels.config import LabelConfig, LabelSource, listed
@@ -65,13 +65,11 @@ class SourceQuestions:
 
 def read_sources(config: LabelConfig) -> list[SourceQuestions]:
     """Read the data folders and choose the questions; one that comes from two sources is an `InputError`."""
-    settings = tuple(replace(source, **left_open(source, config)) for source in config.sources)
-    paths = [Path(config.data) / source.data for source in settings]
-    if not settings:
-        given = candidate_settings(config)
-        splits = listed("splits", config.splits, str)
-        settings = tuple(LabelSource(Path(config.data).resolve().name, split, **given) for split in splits)
-        paths = [Path(config.data)] * len(settings)
+    given, paths = config.sources, [Path(config.data) / source.data for source in config.sources]
+    if not given:
+        given = tuple(LabelSource(Path(config.data).resolve().name, part) for part in listed("splits", config.splits, str))
+        paths = [Path(config.data)] * len(given)
+    settings = [replace(source, **left_open(source, config)) for source in given]
     folders = {path: DataFolder.open(path) for path in dict.fromkeys(paths)}
     chosen = [_chosen(folders[path], source) for path, source in zip(paths, settings, strict=True)]
     sources: dict[int, SourceQuestions] = {}

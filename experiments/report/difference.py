@@ -56,7 +56,6 @@ def paired_difference(
     *,
     groups: Sequence[str] | NDArray[Any] | None = None,
     statistic: Statistic = first,
-    seed: int = 0,
 ) -> Difference:
     """Return how much more one method has than another on the same questions.
 
@@ -66,7 +65,6 @@ def paired_difference(
         groups: The group of each question, `[n]`. Questions that share a document are right or wrong together, so
             groups are resampled as a whole; by default, and if all are of one group, each question by itself.
         statistic: Of the means.
-        seed: Of the samples.
     """
     ours = _columns(ours)
     theirs = np.zeros_like(ours) if theirs is None else _columns(theirs)
@@ -77,7 +75,7 @@ def paired_difference(
     sums = np.zeros((2, len(unique), ours.shape[1]))
     np.add.at(sums[0], index, ours)
     np.add.at(sums[1], index, theirs)
-    counts = _counts(len(unique), seed)
+    counts = _counts(len(unique))
     ours_resampled, theirs_resampled = counts @ sums / (counts @ sizes)[:, None]
     samples = statistic(ours_resampled) - statistic(theirs_resampled)
     low, high = np.percentile(samples, [2.5, 97.5]).tolist()
@@ -92,7 +90,7 @@ def _columns(values: Any) -> FloatArray:
 
 
 @lru_cache(maxsize=2)
-def _counts(groups: int, seed: int) -> FloatArray:
+def _counts(groups: int) -> FloatArray:
     """Return how often each group is in each sample with replacement, `[s, g]`."""
-    samples = np.random.default_rng(seed).integers(0, groups, (RESAMPLES, groups))
+    samples = np.random.default_rng(0).integers(0, groups, (RESAMPLES, groups))
     return np.stack([np.bincount(rows, minlength=groups) for rows in samples]).astype(np.float64)

@@ -42,7 +42,7 @@ class Need(NamedTuple):
         return f"{self.tokens:.0f}: {self.needed}{self.interval}"
 
 
-def curves(rows: Rows, seed: int = 0) -> Curves:
+def curves(rows: Rows) -> Curves:
     """Return the means over data sets of what all of them have, of the documents and of resamples of them.
 
     Cells of which no question has answers or evidence are left out.
@@ -50,7 +50,7 @@ def curves(rows: Rows, seed: int = 0) -> Curves:
     cells: dict[str, dict[tuple[str, int], list[Mapping[str, Any]]]] = {}
     for row in rows:
         cells.setdefault(row["data"], {}).setdefault((row["method"], row["budget"]), []).append(row)
-    random, found = np.random.default_rng(seed), dict[tuple[str, int], list[FloatArray]]()
+    random, found = np.random.default_rng(0), dict[tuple[str, int], list[FloatArray]]()
     for of_set in cells.values():
         order = sorted(next(iter(of_set.values())), key=lambda row: str(row["query"]))
         names = [str(row.get("group", row["query"])) for row in order]

@@ -107,7 +107,7 @@ def test_a_run_that_cannot_be_trained_is_noted_and_the_others_go_on(labels, tmp_
 def test_what_no_run_could_be_trained_with_is_an_error(tmp_path):
     with pytest.raises(DataError, match="nowhere"):
         sweep(config_of(tmp_path / "nowhere.parquet", tmp_path / "s", {"map_dim": [3]}))
-    for name, values in {"hidden": [64], "features.query": [1]}.items():
+    for name, values in {"hidden": [64], "features.query": [1], "target": [{"price": 0}]}.items():
         with pytest.raises(InputError, match=name.partition(".")[2] or name):
             plan(SweepConfig(BASE, {name: values}))
     assert not (tmp_path / "s").exists()
