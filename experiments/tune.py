@@ -26,6 +26,7 @@ from experiments.data.config import CandidateSettings, left_open
 from experiments.data.splits import divide
 from experiments.evaluation.methods import FILLING
 from experiments.evaluation.metrics import context_recall
+from experiments.evaluation.support import findable_answers
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import read_sources
 from experiments.labels.label import label
@@ -89,10 +90,12 @@ def tune(config: TuneConfig) -> agent.ConfigurationAgent:
     )  # fmt: skip
     sources = read_sources(labelling)
     names = [source.key(query) for source in sources for query in source.queries]
-    if len(names) < LEAST_QUESTIONS:
+    known = sum(bool(query.gold or findable_answers(query)) for source in sources for query in source.queries)
+    if known < LEAST_QUESTIONS:
         raise DataError(
-            f"{config.data}, {config.splits}: expected at least {LEAST_QUESTIONS} questions with answers or gold that "
-            f"are not held out, got {len(names)}; add some, or let a reader write answers: corag data references"
+            f"{config.data}, {config.splits}: expected at least {LEAST_QUESTIONS} questions that have gold, or answers "
+            f"other than yes and no, and are not held out, got {known}; add some, or let a reader write answers: corag "
+            "data references"
         )
     groups = [source.groups[query.id] for source in sources for query in source.queries]
     parts = divide([""] * len(names), groups if len(set(groups)) > 1 else names, [1.0] * FOLDS)

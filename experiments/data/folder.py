@@ -159,8 +159,8 @@ def is_written(out: Path, entries: Mapping[str, Any], *, overwrite: bool) -> boo
         return True
     if not overwrite:
         raise DataError(
-            f"{out} holds {record.get('name')} with {record.get('settings')}; choose another folder with --out, or "
-            "replace it with --overwrite"
+            f"{out} holds {record.get('name')} with {record.get('references') or record.get('settings')}; choose "
+            "another folder with --out, or replace it with --overwrite"
         )
     return False
 

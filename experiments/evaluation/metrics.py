@@ -62,7 +62,7 @@ def rouge(answer: str, references: Sequence[str]) -> dict[str, float]:
 
 def answer_words(references: Sequence[str]) -> int:
     """Return the words of the shortest reference answer; 0 without any."""
-    return min((len(reference.split()) for reference in references), default=0)
+    return min((len(spaced_characters(reference).split()) for reference in references), default=0)
 
 
 def answer_recall(context: str, references: Sequence[str]) -> float:

@@ -67,7 +67,8 @@ def read_sources(config: LabelConfig) -> list[SourceQuestions]:
     """Read the data folders and choose the questions; one that comes from two sources is an `InputError`."""
     given, paths = config.sources, [Path(config.data) / source.data for source in config.sources]
     if not given:
-        given = tuple(LabelSource(Path(config.data).resolve().name, part) for part in listed("splits", config.splits, str))
+        name = Path(config.data).resolve().name
+        given = tuple(LabelSource(name, split) for split in listed("splits", config.splits, str))
         paths = [Path(config.data)] * len(given)
     settings = [replace(source, **left_open(source, config)) for source in given]
     folders = {path: DataFolder.open(path) for path in dict.fromkeys(paths)}

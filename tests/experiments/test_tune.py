@@ -121,7 +121,8 @@ def test_from_questions_to_a_checkpoint_and_a_value_that_are_used(tmp_path):
 
 
 def test_too_few_questions_and_none_to_learn_from(tmp_path):
-    for queries in (MANY_QUERIES[:5], [{**row, "answers": [], "gold": []} for row in MANY_QUERIES]):
+    without = [{**row, "answers": answers, "gold": []} for answers in ([], ["Yes."]) for row in MANY_QUERIES]
+    for queries in (MANY_QUERIES[:5], without[:20], without[20:]):
         with pytest.raises(DataError, match="question"):
             tune(TuneConfig(str(write_folder(tmp_path / "island", queries=queries)), str(tmp_path / "out"), quiet=True))
     with pytest.raises(InputError, match="did you mean 'bm25'"):

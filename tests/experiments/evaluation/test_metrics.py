@@ -16,6 +16,7 @@ from corag.types import Chunk
 from experiments.evaluation.metrics import (
     answer_recall,
     answer_similarity,
+    answer_words,
     character_figures,
     context_recall,
     evidence_figures,
@@ -61,6 +62,10 @@ def test_f1_and_exact_match_equal_the_official_script(answer, references):
     assert exact_match(answer, references) == any(
         squad_normalize(answer) == squad_normalize(reference) for reference in references
     )
+
+
+def test_words_of_an_answer_need_no_spaces_between_them():
+    assert (answer_words(["红茶需要沸水"]), answer_words(["boiling water", "hot"])) == (6, 1)
 
 
 def chunk(document, start, end):
