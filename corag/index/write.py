@@ -44,6 +44,8 @@ _BITS = 4
 _NUMBERS_PER_BYTE = 8
 # The most rows that are stored at a time if their vectors are known.
 _MAX_BATCH = 4096
+# Characters of a word by which texts are found; a SHA-512 has 128.
+_LONGEST_WORD = 256
 _FOREVER = timedelta(days=36_500)
 # Key in the metadata of the table's schema, by which the vectors of an interrupted build are known.
 _EMBEDDER = b"embedder"
@@ -342,7 +344,9 @@ def _make_search_structures(table: Any, manifest: IndexManifest) -> int:
     batches = table.search().select(["text"]).to_batches()
     divided = any(unspaced([text]) for batch in batches for text in batch["text"].to_pylist())
     # ICU divides words where no spaces do; together with stop words, LanceDB 0.40 would lose every word after one.
-    words = FTS(base_tokenizer="icu/split", remove_stop_words=False) if divided else FTS()
+    words = FTS(max_token_length=_LONGEST_WORD)
+    if divided:
+        words = replace(words, base_tokenizer="icu/split", remove_stop_words=False)
     table.create_index("text", config=words)
     if large:
         num_partitions = min(-(-manifest.num_chunks // CHUNKS_PER_PARTITION), _MAX_PARTITIONS)

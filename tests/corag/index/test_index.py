@@ -61,7 +61,7 @@ def test_ties_keep_the_given_order_even_if_k_cuts_them(tmp_path):
 
 
 def test_text_retrieval_ranks_by_bm25_and_gives_cosines(tmp_path):
-    texts = ["a cat and a dog and a fox", "the cat", "running foxes", "nothing here"]
+    texts = ["a cat and a dog and a fox", "the cat", "running foxes", "nothing here", "0f" * 64]
     index = ChunkIndex.build(tmp_path, [Chunk(str(i), text) for i, text in enumerate(texts)], HashEmbedder())
     found = by_words(index, "cat", 10)
     # The shorter text has the higher share of the word.
@@ -69,6 +69,7 @@ def test_text_retrieval_ranks_by_bm25_and_gives_cosines(tmp_path):
     np.testing.assert_allclose([one.similarity for one in found], cosines_of(found, np.ones(8)), atol=1e-6)
     assert {candidate.chunk.id for candidate in by_words(index, "FOX run", 10)} == {"0", "2"}
     assert by_words(index, "unheard", 10) == []
+    assert [one.chunk.id for one in by_words(index, "0f" * 64, 10)] == ["4"]
 
 
 @settings(max_examples=25, deadline=None)
