@@ -39,8 +39,13 @@ _NO_TEXT = (
 )
 _HEADING_LINKS = ", ".join(f"h{level} a[href]" for level in range(1, 7))
 _MAIN = "main, [role=main]"
-# The style `Title` names the document; headings keep their levels below it.
-_STYLES = "p[style-name='Title'] => p.title:fresh\np[style-name='Subtitle'] => p:fresh"
+# The style `Title` names the document; headings keep their levels below it. Tables of contents are left out.
+_STYLES = """\
+p[style-name='Title'] => p.title:fresh
+p[style-name='Subtitle'] => p:fresh
+p[style-name^='toc '] => !
+p[style-name='table of figures'] => !
+"""
 
 
 def read_html(data: bytes, name: str) -> FileText:

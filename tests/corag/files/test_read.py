@@ -154,6 +154,17 @@ def test_slides_without_a_title_and_charts_of_dates_and_points():
     ]
 
 
+def test_a_table_of_contents_of_word_is_left_out():
+    style = b'<w:style w:type="paragraph" w:styleId="TOC1"><w:name w:val="toc 1"/></w:style></w:styles>'
+    entry = b'<w:p><w:pPr><w:pStyle w:val="TOC1"/></w:pPr><w:r><w:t>1 Use 3</w:t></w:r></w:p></w:body>'
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(WORD)) as whole, zipfile.ZipFile(file, "w") as archive:
+        for part in whole.infolist():
+            data = whole.read(part).replace(b"</w:styles>", style).replace(b"</w:body>", entry)
+            archive.writestr(part.filename, data)
+    assert read_file(file.getvalue(), "a.docx") == read_file(WORD, "a.docx")
+
+
 def test_nothing_in_the_format_of_accounts_has_no_digits():
     book = openpyxl.Workbook()
     for row, value in enumerate((5, 0), start=1):
