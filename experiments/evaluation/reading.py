@@ -40,6 +40,8 @@ LEFT_OUT = ("xquad_de", "xquad_zh", "ottqa", "halueval_sample", "medquad")
 """Kinds that the shipped value has not learned from."""
 PART_OF_CORPUS = 400
 """Documents besides the gold of those corpora that are too large to encode for a few questions."""
+DRAWN = 60
+"""Questions that are drawn of each set, of which a run reads the first ones; more, if it is to read more."""
 LARGE = ("halueval_sample", "medquad", "mtrag", "ottqa")
 READER = "openai(base_url=http://127.0.0.1:8091/v1, model=qwen, max_answer_tokens=64, max_concurrent=1, timeout_s=3600)"
 RUNS: Mapping[str, Mapping[str, Any]] = {
@@ -85,7 +87,7 @@ def draw(data: Path, runs: Path, limit: int, sets: Mapping[str, str] = SETS) -> 
             for one in questions_of(folder, split)
             if one.id not in sealed and (one.answers or not one.extra.get("answerable", True))
         ]
-        drawn = [queries[row] for row in np.random.default_rng(0).permutation(len(queries))[:60]]
+        drawn = [queries[row] for row in np.random.default_rng(0).permutation(len(queries))[: max(DRAWN, limit)]]
         if name in LARGE:
             gold = {entry.partition("#")[0] for query in drawn for entry in query.gold}
             others = [one.id for one in documents if one.id not in gold]
