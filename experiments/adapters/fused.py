@@ -290,7 +290,8 @@ def left_out(examples: Sequence[FusedExample], signals: Sequence[str], out: Path
     names = list(dict.fromkeys(example.kind for example in examples))
     for kind in names if len(names) > 1 else ():
         weights = fitted([one for one in examples if one.kind != kind], signals)
-        save_adapter(out / kind, Adapter(NAME, FORM, weights.settings(), weights.tensors()), ABOUT)
+        folder = out / kind.replace("/", "-")  # a kind may be the path of its data
+        save_adapter(folder, Adapter(NAME, FORM, weights.settings(), weights.tensors()), ABOUT)
         own = [one for one in examples if one.kind == kind and one.gold.any()]
         if not own or not weights.passage.any():
             continue  # nothing to measure by, or the others have nothing to learn from
@@ -304,7 +305,7 @@ def left_out(examples: Sequence[FusedExample], signals: Sequence[str], out: Path
             expected, held = pairs.mean(axis=1).tolist()
             figures[f"{kind}: expected share of evidence"] = round(expected, 3)
             figures[f"{kind}: share of evidence"] = round(held, 3)
-    for name in dict.fromkeys(key.partition(": ")[2] for key in figures):
+    for name in dict.fromkeys(key.rpartition(": ")[2] for key in figures):
         of = [value for key, value in figures.items() if key.endswith(f": {name}")]
         figures[f"mean: {name}"] = round(float(np.mean(of)), 3)
     return figures

@@ -82,9 +82,9 @@ def test_where_everything_is_evidence_or_nothing_there_is_nothing_to_fit(tmp_pat
     # By the words of answers such as "yes" no sentence is evidence.
     blind = fitted([replace(one, right=np.zeros(4)) for one in examples], signals)
     assert blind.passage.any() and blind.sentence.tolist() == [1, 0, 0]
-    without = [replace(one, kind="other", gold=np.zeros(4), right=np.zeros(4)) for one in examples]
-    figures = left_out(examples + without, signals, tmp_path)
-    assert not figures
+    without = [replace(one, kind=f"{tmp_path}/data", gold=np.zeros(4), right=np.zeros(4)) for one in examples]
+    figures = left_out(examples + without, signals, tmp_path / "left-out")
+    assert not figures and [path.name for path in tmp_path.iterdir()] == ["left-out"]
 
 
 @pytest.mark.slow
