@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import lightning.pytorch as pl
 import numpy as np
 import torch
 from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import WandbLogger
+from scipy.special import expit
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -41,9 +42,9 @@ from corag.rerankers.evidence.reranker import (
     FORM,
     MAX_SIZE,
     NAME,
-    VOCABULARY,
     Ensemble,
     EvidenceScorer,
+    Hypotheses,
     Sets,
     Weights,
     describe,
@@ -79,14 +80,14 @@ UNITS = (None, SENTENCE)
 """What is chosen: each question is learned from once with its passages, and once with their sentences."""
 MEMBERS, HIDDEN, BATCH_SIZE, DROPOUT, LEARNING_RATE, WEIGHT_DECAY = 5, 48, 16, 0.4, 5e-3, 1e-2
 """Networks of the ensemble, which differ in initial weights and dropout; hidden units of each; questions of a batch."""
-HALF = {"linear", "hidden", "output", "rarity"}
-"""Tensors that are precise enough in half precision."""
 UNANSWERABLE = 0.2
 """Share of the questions that are learned from a second time without their evidence."""
 MAX_SETS, DRAWN = 300, 120
 """Sets that may be the evidence of one question, at most, and others of each size that are drawn for it."""
 LISTED = 100_000
 """Sets of one size beyond this number are drawn without listing them."""
+VOCABULARY = 30522
+"""Tokens that MiniLM knows."""
 TEMPERATURES = np.geomspace(0.5, 4.0, 43)
 BUDGET, ORDERS_SAMPLED = 320, 100
 """Of a calibrated question's searches: about so many tokens, and orders that the calibration looks at."""
@@ -106,15 +107,13 @@ class Asked:
     is_held_out: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A question and its sets of candidates: those that may be the evidence first, then others, which are drawn.
+class Example(NamedTuple):
+    """Sets of a question's candidates: those that may be the evidence, `num_true`, first, then others, which are drawn.
 
     `corrections` are logarithms of how many sets each stands for.
     """
 
-    asked: Asked
-    signals: Signals
+    num_true: int
     features: Float32  # [N, F]
     corrections: Float32  # [N]
 
@@ -132,18 +131,19 @@ def train_value(config: ValueTraining) -> Path:
 def _learned(config: ValueTraining, state: Path, log: WandbLogger | None) -> Learned:
     encoder = shared_encoder()
     asked = list(_questions(config, encoder))
+    if {True, False} != {one.is_held_out for one in asked if one.golds}:
+        raise DataError(f"too few questions have evidence of at most {MAX_SIZE} candidates; give more")
     texts = dict.fromkeys(source_of(chunk).text for one in asked for chunk in one.chunks)
     rarity = _rarity(encoder.whole_ids(list(texts)))
-    read, examples = PassageReader(encoder), list[Example]()
+    read, learned_from, calibrated_on = PassageReader(encoder), list[Example](), list[tuple[Asked, Signals]]()
     with progress("describe", quiet=config.quiet) as report:
         for number, one in enumerate(asked, start=1):
             seen = signals(one.question, encoder.question(one.question), read(one.chunks), rarity)
-            examples.append(example_of(one, seen))
+            if one.is_held_out:
+                calibrated_on.append((one, seen))
+            else:
+                learned_from.append(example_of(one, seen))
             report(number, len(asked))
-    learned_from = [one for one in examples if not one.asked.is_held_out]
-    calibrated_on = [one for one in examples if one.asked.is_held_out]
-    if not all(any(one.asked.golds for one in part) for part in (learned_from, calibrated_on)):
-        raise DataError(f"too few questions have evidence of at most {MAX_SIZE} candidates; give more")
     module = ValueModule(learned_from, config)
     device = resolve_device("reranker").device
     with progress("train", quiet=config.quiet) as report:
@@ -151,11 +151,11 @@ def _learned(config: ValueTraining, state: Path, log: WandbLogger | None) -> Lea
         train_module(module, state, device=device, epochs=config.epochs, hooks=[shown], logger=log)
     tensors = {**module.tensors(), "rarity": rarity}
     weights, figures = calibrated(Ensemble(tensors), calibrated_on, config.seed)
-    stored = {name: value.astype(np.float16 if name in HALF else np.float32) for name, value in tensors.items()}
+    stored = {name: value.astype(np.float32) for name, value in tensors.items()}
     settings = {"weights": weights._asdict(), "sources": config.measured_settings()["sources"], "seed": config.seed}
     facts = {
         "questions": len(learned_from),
-        "without evidence": sum(not one.asked.golds for one in learned_from),
+        "without evidence": sum(not one.num_true for one in learned_from),
         "networks": MEMBERS,
     }
     return Learned(Adapter(NAME, FORM, settings, stored), figures, [CALIBRATED, facts_table(figures), MEASURED], facts)
@@ -200,8 +200,6 @@ def evidence_sets(
     by_entry = []
     for entry in query.gold:
         rows = [row for row, chunk in enumerate(chunks) if is_evidence(source_of(chunk), entry)]
-        if len(query.gold) == 1 and telling:
-            rows = [row for row in rows if row in telling]
         # Those that hold an answer are kept, whatever their rank.
         by_entry.append(sorted(rows, key=lambda row: row not in telling)[: int(MAX_SETS ** (1 / len(query.gold)))])
     sets = {tuple(sorted(set(rows))) for rows in product(*by_entry) if not telling or telling.intersection(rows)}
@@ -210,10 +208,8 @@ def evidence_sets(
 
 def _rarity(token_ids: Sequence[Any]) -> FloatArray:
     """Return how rare each token is in some texts: the inverse document frequency of BM25."""
-    holders, total = np.zeros(VOCABULARY), len(token_ids)
-    for ids in token_ids:
-        holders[np.unique(ids)] += 1
-    return np.log1p((total - holders + 0.5) / (holders + 0.5)).astype(np.float16).astype(np.float64)
+    holders = np.bincount(np.concatenate(list(map(np.unique, token_ids))), minlength=VOCABULARY)
+    return np.log1p((len(token_ids) - holders + 0.5) / (holders + 0.5)).astype(np.float16).astype(np.float64)
 
 
 def example_of(asked: Asked, seen: Signals) -> Example:
@@ -229,7 +225,8 @@ def example_of(asked: Asked, seen: Signals) -> Example:
         if len(drawn):
             others.append(describe(seen, drawn))
             corrections.append(np.full(len(drawn), np.log(total / len(drawn))))
-    return Example(asked, seen, np.concatenate([*true, *others]), np.concatenate(corrections).astype(np.float32))
+    features = np.concatenate([*true, *others])
+    return Example(len(asked.golds), features, np.concatenate(corrections).astype(np.float32))
 
 
 def _other_sets(num: int, size: int, golds: set[tuple[int, ...]], rng: np.random.Generator) -> tuple[Sets, int]:
@@ -275,7 +272,7 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
             "features": torch.from_numpy(x.astype(np.float32)),
             "corrections": torch.from_numpy(np.concatenate([one.corrections for one in examples])),
             "sizes": torch.tensor([len(one.features) for one in examples]),
-            "num_true": torch.tensor([len(one.asked.golds) for one in examples]),
+            "num_true": torch.tensor([one.num_true for one in examples]),
         }
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -317,43 +314,41 @@ class ValueModule(pl.LightningModule):  # type: ignore[misc]
         return {"mean": self.mean, "scale": self.scale, **parts}
 
 
-def calibrated(network: Ensemble, examples: Sequence[Example], seed: int) -> tuple[Weights, dict[str, float]]:
+def calibrated(
+    network: Ensemble, questions: Sequence[tuple[Asked, Signals]], seed: int
+) -> tuple[Weights, dict[str, float]]:
     """Return temperature, slope and offset, fitted on questions that the network has not learned from, and figures.
 
     Orders that hold all evidence and orders that do not both have to occur; else a `DataError`.
     """
-    weighed = [weigh(one.signals, network) for one in examples]
-    true = [
-        [row for row, chosen in enumerate(of.sets) if chosen in set(one.asked.golds or [()])]
-        for one, of in zip(examples, weighed, strict=True)
-    ]
+    weighed, true = list[Hypotheses](), list[list[int]]()
+    for asked, seen in questions:
+        weighed.append(weigh(seen, network))
+        golds = set(asked.golds or [()])
+        true.append([row for row, chosen in enumerate(weighed[-1].sets) if chosen in golds])
     # A set that is too weak to be among the hypotheses counts as one in a million.
     losses = [
         np.mean([-np.log(max(of.probabilities(t)[rows].sum(), 1e-6)) for of, rows in zip(weighed, true, strict=True)])
         for t in TEMPERATURES.tolist()
     ]
     temperature = round(float(TEMPERATURES[int(np.argmin(losses))]), 4)
-    # With slope 1 and offset 0 the logit of a value is the utility itself.
-    plain = Weights(temperature, slope=1.0, offset=0.0)
-    utilities, complete = list[FloatArray](), list[FloatArray]()
-    for row, (one, of) in enumerate(zip(examples, weighed, strict=True)):
-        scorer = EvidenceScorer(of, plain)
-        orders = sample_search_orders(scorer, one.asked.chunks, seed + row)
-        values = scorer(orders)
-        utilities.append(np.log(values) - np.log1p(-values))
-        golds = list(map(set, one.asked.golds))
-        complete.append(np.array([float(any(gold.issubset(order) for gold in golds)) for order in orders]))
-    x, right = np.concatenate(utilities), np.concatenate(complete)
+    utilities, complete = list[FloatArray](), list[bool]()
+    for row, ((asked, _), of) in enumerate(zip(questions, weighed, strict=True)):
+        scorer = EvidenceScorer(of, Weights(temperature, slope=1.0, offset=0.0))
+        orders = sample_search_orders(scorer, asked.chunks, seed + row)
+        utilities.append(scorer.logits(orders))
+        complete += [any(set(gold).issubset(order) for gold in asked.golds) for order in orders]
+    x, right = np.concatenate(utilities), np.array(complete, dtype=np.float64)
     if right.min() == right.max():
         some = "every order" if right.all() else "no order"
-        raise DataError(f"{some} of the {len(examples)} held-out questions holds all evidence; give more questions")
+        raise DataError(f"{some} of the {len(questions)} held-out questions holds all evidence; give more questions")
     slope, offset = (round(float(one), 4) for one in fit_line(x[:, None], right))
     hits = [int(of.logits.argmax()) in rows for of, rows in zip(weighed, true, strict=True)]
     weights = Weights(temperature, slope, offset)
     return weights, {
         "loss of the true hypothesis": round(float(min(losses)), 4),
         "most probable hypothesis is true": round(float(np.mean(hits)), 4),
-        "calibration error": round(calibration_error(1 / (1 + np.exp(-(slope * x + offset))), right), 4),
+        "calibration error": round(calibration_error(expit(slope * x + offset), right), 4),
         **weights._asdict(),
     }
 

@@ -35,8 +35,6 @@ from corag.types import Chunk, FloatArray, Order
 
 NAME = "minilm-evidence"
 FORM = "evidence-sets"
-VOCABULARY = 30522
-"""Tokens that MiniLM knows."""
 TENSORS = ("mean", "scale", "linear", "bias", "hidden", "hidden_bias", "output")
 """Of an `Ensemble`."""
 CLIP = 8.0
@@ -48,14 +46,9 @@ _ROWS = 256
 
 MAX_LISTED = 20
 """Up to this many chunks, enumerate all sets of at most four as hypotheses; beyond it, the most promising."""
-HEADS = 24
-"""One of each pair is among this many of the strongest chunks: the other may be weak by itself."""
-CORES = {3: 16, 4: 15, 5: 11}
-"""By size: how many of the strongest chunks all sets are made of."""
-GROWN = 15
-"""How many of the best sets of one size are extended by a chunk, for the next."""
-PARTNERS = 30
-"""How many of the strongest chunks they are extended by."""
+PROMISING = {2: (0, 24, None), 3: (16, 15, 30), 4: (15, 15, 30), 5: (11, 15, 30)}
+"""By size: how many of the strongest chunks all sets are made of; how many of the best smaller sets are extended by a
+chunk; by how many of the strongest. One of each pair is a strong chunk: the other, any, may be weak by itself."""
 MAX_SIZE = 5
 """No question of the training data has more passages, and few have more sentences."""
 SIZES = 4
@@ -103,7 +96,7 @@ def weigh(signals: Signals, logits: Callable[[Float32], FloatArray]) -> Hypothes
     for size in range(1, min(MAX_SIZE, num_candidates) + 1):
         sets = promising(size, strength, *found[-1])
         found.append((sets, logits(describe(signals, sets))))
-        if size <= 2:
+        if size == 2:
             strength = _strength(found, num_candidates)
     return Hypotheses(
         members=np.concatenate([(sets[:, :, None] == np.arange(num_candidates)).any(axis=1) for sets, _ in found]),
@@ -114,36 +107,26 @@ def weigh(signals: Signals, logits: Callable[[Float32], FloatArray]) -> Hypothes
 def promising(size: int, strength: FloatArray, smaller: Sets, logits: FloatArray) -> Sets:
     """Return the sets of a size that are hypotheses, each once, in lexical order, `[sets, size]`.
 
-    All sets over the few strongest chunks, by `strength`, `[n]`: by itself for pairs, by itself and in pairs for larger
-    sets; and the best `smaller` sets, `[M, size - 1]`, by their `logits`, `[M]`, extended by a chunk.
+    All sets over the few strongest chunks, alone and in pairs, by `strength`, `[n]`, which is known from size 3 on; and
+    the best `smaller` sets, `[M, size - 1]`, by their `logits`, `[M]`, extended by a chunk.
     """
     num_candidates = len(strength)
     if size == 1 or (num_candidates <= MAX_LISTED and size <= 4):
         return sets_of(size, num_candidates)
-    if size == 2:
-        return extended(smaller[strongest(strength, HEADS)], range(num_candidates), num_candidates)
-    heads = np.array(strongest(strength, CORES[size]))
-    core = heads[sets_of(size, len(heads))]
-    grown = extended(smaller[strongest(logits, GROWN)], strongest(strength, PARTNERS), num_candidates)
-    return _distinct(np.concatenate([core, grown]), num_candidates)
-
-
-def extended(sets: Sets, partners: Sequence[int], num_candidates: int) -> Sets:
-    """Return each set with each partner that it does not hold, each result once, in lexical order."""
-    longer = np.column_stack([np.repeat(sets, len(partners), axis=0), np.tile(partners, len(sets))])
+    num_core, num_extended, num_partners = PROMISING[size]
+    core, partners = strongest(strength, num_core), strongest(strength, num_partners)
+    best = smaller[strongest(logits, num_extended)]
+    longer = np.column_stack([np.repeat(best, len(partners), axis=0), np.tile(partners, len(best))])
     longer = longer[(longer[:, :-1] != longer[:, -1:]).all(axis=1)]
-    return _distinct(np.sort(longer, axis=1), num_candidates)
-
-
-def _distinct(sets: Sets, num_candidates: int) -> Sets:
+    sets = np.concatenate([core[sets_of(size, len(core))], np.sort(longer, axis=1)])
     # One number for each set; 64 bits hold five indices below 6,000.
-    numbers = sets @ num_candidates ** np.arange(sets.shape[1])[::-1]
+    numbers = sets @ num_candidates ** np.arange(size)[::-1]
     return np.asarray(sets[np.unique(numbers, return_index=True)[1]])
 
 
-def strongest(strength: FloatArray, limit: int) -> list[int]:
+def strongest(strength: FloatArray, limit: int | None) -> NDArray[np.intp]:
     """Return the indices of the strongest candidates, ascending; of equals the better-ranked."""
-    return sorted(np.argsort(-strength, kind="stable")[:limit].tolist())
+    return np.sort(np.argsort(-strength, kind="stable")[:limit])
 
 
 @lru_cache(maxsize=256)
@@ -255,24 +238,11 @@ class Ensemble:
         """Return the logit of each row, `[N, F]` to `[N]`, computed in fp32."""
         mean, scale, linear, hidden, hidden_bias, output = self._arrays
 
-        def standard(rows: Float32, columns: NDArray[np.bool_]) -> Float32:
-            x: Float32 = rows[:, columns] - mean[columns]
-            x /= scale[columns]
-            return np.minimum(np.maximum(x, -CLIP, out=x), CLIP, out=x)
-
         logits = np.empty(len(features))
-        # Many features are the same for all sets of one size: what they add is worked out once.
-        varies = (features != features[:1]).any(axis=0)
-        same = standard(features[:1], ~varies)
-        hidden_of_same = same @ hidden[~varies] + hidden_bias
-        logit_of_same = same @ linear[~varies] + self._bias
-        into_hidden, into_logit = hidden[varies], linear[varies]
         for start in range(0, len(features), _ROWS):
             rows = slice(start, start + _ROWS)
-            x = standard(features[rows], varies)
-            units: Float32 = x @ into_hidden
-            units += hidden_of_same
-            logits[rows] = x @ into_logit + gelu(units) @ output + logit_of_same
+            x = np.clip((features[rows] - mean) / scale, -CLIP, CLIP)
+            logits[rows] = x @ linear + gelu(x @ hidden + hidden_bias) @ output + self._bias
         return logits
 
 
@@ -323,24 +293,29 @@ class EvidenceScorer(ChunkScorer):
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""
         self.count_truncated(orders)
-        blocks = [self._utilities(orders[row : row + BLOCK]) for row in range(0, len(orders), BLOCK)]
-        exponents = self._slope * np.concatenate([np.zeros(0), *blocks]) + self._offset
         # A steep slope, fitted where nearly all orders are right, would overflow.
-        values = np.asarray(1 / (1 + np.exp(-np.clip(exponents, -500, 500))))
+        values = np.asarray(1 / (1 + np.exp(-np.clip(self.logits(orders), -500, 500))))
         if self._blanks:
             values[[self._blanks.issuperset(order) for order in orders]] = 0.0
         return values
 
-    def _utilities(self, orders: Sequence[Order]) -> FloatArray:
-        """Return how probably each order holds all evidence that candidates do, plus the share of it that it holds."""
-        chosen = np.zeros((len(orders), len(self._shares)))
-        rows = np.repeat(np.arange(len(orders)), [len(order) for order in orders])
-        chosen[rows, np.fromiter(chain.from_iterable(orders), dtype=np.intp, count=len(rows))] = 1.0
-        # How many of its members each order holds: whole numbers, so BLAS is exact.
-        held = self._members @ chosen.T.astype(np.float32) == self._sizes[:, None]
-        # Not by BLAS, which sums some rows in another sequence: equal sets would differ by a bit.
-        complete, shares = np.einsum("n,nb->b", self._probabilities, held), np.einsum("bn,n->b", chosen, self._shares)
-        return np.asarray(complete + shares)
+    def logits(self, orders: Sequence[Order]) -> FloatArray:
+        """Return what the values are the sigmoids of, `[len(orders)]`; see `Weights`.
+
+        The utility: how probably an order holds all evidence that candidates do, plus the share of it that it holds.
+        """
+        utilities = np.zeros(len(orders))
+        for start in range(0, len(orders), BLOCK):
+            block = orders[start : start + BLOCK]
+            chosen = np.zeros((len(block), len(self._shares)))
+            rows = np.repeat(np.arange(len(block)), [len(order) for order in block])
+            chosen[rows, np.fromiter(chain.from_iterable(block), dtype=np.intp, count=len(rows))] = 1.0
+            # How many of its members each order holds: whole numbers, so BLAS is exact.
+            held = self._members @ chosen.T.astype(np.float32) == self._sizes[:, None]
+            # Not by BLAS, which sums some rows in another sequence: equal sets would differ by a bit.
+            utilities[start : start + BLOCK] = np.einsum("n,nb->b", self._probabilities, held)
+            utilities[start : start + BLOCK] += np.einsum("bn,n->b", chosen, self._shares)
+        return self._slope * utilities + self._offset
 
 
 @dataclass(kw_only=True, eq=False)
@@ -376,9 +351,8 @@ class EvidenceReranker(EncoderPart):
             self._rarity = np.asarray(adapter.tensors["rarity"], dtype=np.float64)
         except (KeyError, TypeError) as error:
             raise ModelError(f"{folder} lacks {error}; copy the adapter again or train it again") from error
-        sizes = {"mean": self._network.num_features, "rarity": len(self._rarity)}
-        if sizes != {"mean": NUM_FEATURES, "rarity": VOCABULARY}:
-            raise ModelError(f"{folder} wants other features than this release makes ({sizes}); train it again")
+        if (num := self._network.num_features) != NUM_FEATURES:
+            raise ModelError(f"{folder} wants other features than this release makes ({num}); train it again")
         self._read = PassageReader(self._encoder)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
@@ -392,5 +366,7 @@ class EvidenceReranker(EncoderPart):
         return self._scorer(query, self._encoder.question(query), self._read(chunks))
 
     def _scorer(self, query: str, question: Encoded, passages: Sequence[PassageFeatures]) -> EvidenceScorer:
-        hypotheses = weigh(signals(query, question, passages, self._rarity), self._network)
+        hypotheses = Hypotheses(np.zeros((1, 0), dtype=bool), np.zeros(1))
+        if passages:
+            hypotheses = weigh(signals(query, question, passages, self._rarity), self._network)
         return EvidenceScorer(hypotheses, self._weights, passages)

@@ -187,97 +187,56 @@ class Signals:
 def signals(
     query: str, question: Encoded, passages: Sequence[PassageFeatures], rarity: NDArray[np.floating]
 ) -> Signals:
-    """Compare passages with a question, as the encoder reads it, and with each other.
+    """Compare passages, of which there is at least one, with a question, as the encoder reads it, and with each other.
 
     `rarity` is the inverse document frequency of tokens.
     """
+    asked, tokens = f" {plain(query)} ", question.tokens / question.lengths
     weights = rarity[question.ids].astype(np.float64)
     weights = weights / max(float(weights.sum()), 1e-9)
-    # All sentences together, since products of one by one cost many times as much.
-    none = np.zeros((0, len(question.vector)), dtype=np.float32)
-    sentences = np.concatenate([none, *(passage.sentences for passage in passages)])
-    starts = np.cumsum([0, *(len(passage.sentences) for passage in passages)])[:-1]
-    near = sentences @ question.vector
-    singles, nearest, held = _singles(f" {plain(query)} ", question, passages, weights, np.split(near, starts)[1:])
+    nearest = np.stack([best_cosines(passage.tokens @ tokens.T) for passage in passages])
+    held = np.stack([np.isin(question.ids, passage.ids) for passage in passages]).astype(np.float64)
+    sentences = [np.sort(passage.sentences @ question.vector) for passage in passages]
+    title_words = [[f" {word} " in asked for word in passage.title.split()] for passage in passages]
+    title_tokens = [passage.tokens[: passage.num_title] @ tokens.T for passage in passages]
+    of_singles = {
+        "cosine": [passage.vector @ question.vector for passage in passages],
+        "sentence": [near[-1] for near in sentences],
+        "title": [passage.title_vector @ question.vector for passage in passages],
+        "maxsim": nearest.sum(axis=1) / max(1, len(tokens)),
+        "rare_maxsim": nearest @ weights,
+        "lexical": held @ weights,
+        "named": [len(passage.title) > 2 and f" {passage.title} " in asked for passage in passages],
+        "title_words": [np.mean(of_title or [False]) for of_title in title_words],
+        "title_tokens": [cosines.max(axis=1).mean() if cosines.size else 0.0 for cosines in title_tokens],
+        "rank": np.zeros(len(passages)),
+        "length": [len(passage.ids) / 128 for passage in passages],
+        "untitled": [not passage.num_title for passage in passages],
+        "two_sentences": [near[-2:].mean() for near in sentences],
+        "sentences": [len(near) / 5 for near in sentences],
+    }
+    singles = np.stack([np.asarray(of_singles[name], dtype=np.float32) for name in SINGLES], axis=1)
+    # The vector of a text without tokens is that of the special tokens alone, near many questions.
+    empty = [row for row, passage in enumerate(passages) if not len(passage.ids)]
+    singles[empty] = 0.0
+    ranking = np.argsort(-singles[:, SINGLES.index("cosine")], kind="stable")
+    singles[ranking, SINGLES.index("rank")] = np.arange(len(passages)) / 10
     named = singles[:, SINGLES.index("named")]
-    flags = np.array([named.sum() >= 2, len(question.ids) / 20, named.sum() == 1])
-    pairs = np.zeros((len(passages), len(passages), len(PAIRS)))
-    if len(passages) > 1:
-        titles = np.array([passage.title_vector for passage in passages])
-        bridges = [_bridges(sentences, starts, near, others) for others in (titles, sentences[starts])]
-        pairs = _pairs(question, passages, nearest, held, weights, named, *bridges)
-    return Signals(
-        singles=singles.astype(np.float32),
-        pairs=pairs.astype(np.float32),
-        nearest=nearest.astype(np.float32),
-        held=held.astype(np.float32),
-        weights=weights.astype(np.float32),
-        flags=flags.astype(np.float32),
-        are_units=any(passage.is_unit for passage in passages),
-    )
-
-
-def _singles(
-    asked: str, question: Encoded, passages: Sequence[PassageFeatures], weights: FloatArray, near: Sequence[Float32]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return what is known of each passage, `[n, len(SINGLES)]`, and `nearest` and `held`; see `Signals`.
-
-    Given the words `asked`, each with a space before and after it, and the cosines of sentences to the question.
-    """
-    tokens, shape = question.tokens / question.lengths, (len(passages), len(question.ids))
-    table, nearest, held = np.zeros((len(passages), len(SINGLES))), np.zeros(shape), np.zeros(shape)
-    for row, (passage, sentences) in enumerate(zip(passages, map(np.sort, near), strict=True)):
-        if not len(passage.ids):
-            continue  # the vector of a text without tokens is that of the special tokens alone, near many questions
-        nearest[row] = best_cosines(passage.tokens @ tokens.T)
-        held[row] = (question.ids[:, None] == passage.ids).any(axis=1)
-        cosine = float(passage.vector @ question.vector)
-        titled = passage.num_title and len(tokens)
-        table[row] = (
-            cosine,
-            sentences[-1],
-            passage.title_vector @ question.vector if passage.num_title else cosine,
-            nearest[row].mean() if len(tokens) else 0.0,
-            nearest[row] @ weights,
-            held[row] @ weights,
-            len(passage.title) > 2 and f" {passage.title} " in asked,
-            np.mean([f" {word} " in asked for word in passage.title.split()]) if passage.title else 0.0,
-            (passage.tokens[: passage.num_title] @ tokens.T).max(axis=1).mean() if titled else 0.0,
-            0.0,
-            len(passage.ids) / 128,
-            not passage.num_title,
-            sentences[-2:].mean() if len(sentences) > 1 else sentences[-1],
-            len(sentences) / 5,
-        )
-    ranking = np.argsort(-table[:, SINGLES.index("cosine")], kind="stable")
-    table[ranking, SINGLES.index("rank")] = np.arange(len(passages)) / 10
-    return table, nearest, held
-
-
-def _pairs(
-    question: Encoded,
-    passages: Sequence[PassageFeatures],
-    nearest: FloatArray,
-    held: FloatArray,
-    weights: FloatArray,
-    named: FloatArray,
-    bridges_to_titles: FloatArray,
-    bridges_to_starts: FloatArray,
-) -> FloatArray:
-    vectors = np.array([passage.vector for passage in passages])
-    titles = np.array([passage.title_vector for passage in passages])
+    vectors = np.stack([passage.vector for passage in passages])
+    titles = np.stack([passage.title_vector for passage in passages])
     names = np.array([passage.title for passage in passages])
     link, link_words = _links(passages, names)
     rest = unit(question.vector - (vectors @ question.vector)[:, None] * vectors)
+    bridge_title, bridge_start = _bridges(question, passages, titles)
     left = (1 - nearest) * weights
-    columns = {
+    of_pairs = {
         "similar": vectors @ vectors.T,
         "link": link,
         "link_words": link_words,
         "titles": titles @ titles.T,
         "rest_vector": rest @ vectors.T,
-        "bridge_title": bridges_to_titles,
-        "bridge_start": bridges_to_starts,
+        "bridge_title": bridge_title,
+        "bridge_start": bridge_start,
         "gain": _gain(nearest, weights),
         "lexical_gain": _gain(held, weights),
         "same_title": (names[:, None] == names) & (names != ""),
@@ -285,18 +244,23 @@ def _pairs(
         "link_tokens": _nearest_tokens(passages),
         "rest": (left @ nearest.T) / np.maximum(left.sum(axis=1), 1e-9)[:, None],
     }
-    table = np.stack([columns[name] for name in PAIRS], axis=2)
-    empty = [row for row, passage in enumerate(passages) if not len(passage.ids)]
-    diagonal = np.arange(len(passages))
-    table[diagonal, diagonal] = table[empty] = table[:, empty] = 0.0
-    return table
+    pairs = np.stack([of_pairs[name] for name in PAIRS], axis=2).astype(np.float32)
+    pairs[range(len(passages)), range(len(passages))] = pairs[empty] = pairs[:, empty] = 0.0
+    flags = np.array([named.sum() >= 2, len(question.ids) / 20, named.sum() == 1], dtype=np.float32)
+    of_tokens = (nearest.astype(np.float32), held.astype(np.float32), weights.astype(np.float32))
+    return Signals(singles, pairs, *of_tokens, flags, are_units=any(passage.is_unit for passage in passages))
 
 
-def _bridges(sentences: Float32, starts: NDArray[np.intp], near: Float32, others: Float32) -> FloatArray:
-    """Return the best weighted cosine of each passage's sentences to each of other vectors, `[n, n]`."""
-    nearest = np.repeat(np.maximum.reduceat(near, starts), np.diff([*starts, len(near)]))
+def _bridges(question: Encoded, passages: Sequence[PassageFeatures], titles: Float32) -> list[FloatArray]:
+    """Return the best weighted cosine of a's sentences to b's title and to b's first sentence, each `[n, n]`."""
+    # All sentences together, since products of one by one cost many times as much.
+    sentences = np.concatenate([passage.sentences for passage in passages])
+    counts = np.array([len(passage.sentences) for passage in passages])
+    starts = np.cumsum(counts) - counts
+    near = sentences @ question.vector
+    nearest = np.repeat(np.maximum.reduceat(near, starts), counts)
     weights = np.exp(SHARPNESS * (near - nearest))[:, None]
-    return np.asarray(np.maximum.reduceat((sentences @ others.T) * weights, starts, axis=0))
+    return [np.maximum.reduceat((sentences @ of.T) * weights, starts, axis=0) for of in (titles, sentences[starts])]
 
 
 def _links(passages: Sequence[PassageFeatures], titles: NDArray[np.str_]) -> tuple[FloatArray, FloatArray]:

@@ -52,7 +52,7 @@ def learnable(number, num_candidates=5):
         gold = np.argsort(-given.singles[:, column])[:2]
         given.singles[gold, column] += 2
         golds = (tuple(sorted(gold.tolist())),)
-    return example_of(Asked(f"q{number}", [None] * num_candidates, golds), given)
+    return Asked(f"q{number}", [None] * num_candidates, golds), given
 
 
 def toy_training(out="", **settings):
@@ -62,18 +62,18 @@ def toy_training(out="", **settings):
 
 def test_networks_learn_which_set_is_the_evidence(tmp_path):
     config = toy_training(tmp_path, epochs=40)
-    module = ValueModule([learnable(number) for number in range(60)], config)
+    module = ValueModule([example_of(*learnable(number)) for number in range(60)], config)
     train_module(module, tmp_path, device="cpu", epochs=config.epochs, hooks=[])
     network, right = Ensemble(module.tensors()), 0
     for number in range(60, 80):
-        example = learnable(number)
-        found = weigh(example.signals, network)
-        right += found.sets[int(found.logits.argmax())] in (example.asked.golds or [()])
+        asked, given = learnable(number)
+        found = weigh(given, network)
+        right += found.sets[int(found.logits.argmax())] in (asked.golds or [()])
     assert right >= 17
 
 
 def test_the_loss_is_the_cross_entropy_of_the_sets_that_may_be_true():
-    examples = [learnable(number) for number in range(3)]
+    examples = [example_of(*learnable(number)) for number in range(3)]
     module = ValueModule(examples, toy_training()).eval()
     module.linear.data.normal_(generator=torch.Generator().manual_seed(0))
     batch, expected, first = module.batch(range(3)), [], 0
