@@ -207,10 +207,10 @@ class Chat(Part, ABC):
             deque(self._streamed(messages, reply, first_tokens=first_tokens), maxlen=0)
             return reply
 
-        if len(conversations) == 1:
-            return [whole(conversations[0])]
+        if len(conversations) < 2:
+            return list(map(whole, conversations))
         # Unlike those of `concurrent.futures`, these threads do not keep an interrupted process waiting for a reply.
-        with ThreadPool(self.max_concurrent) as pool:
+        with ThreadPool(min(self.max_concurrent, len(conversations))) as pool:
             return list(pool.imap(whole, conversations))  # `map` would end the others before it raises
 
     def stream_reply(self, messages: Messages) -> Generator[str, None, ChatReply]:

@@ -72,7 +72,7 @@ def prompt(name: str, folder: str, *, needs: Collection[str], one_of: Collection
     if one_of:
         rule += " and one of " + ", ".join(f"{{{field}}}" for field in one_of)
     try:
-        text = source.read_text(encoding="utf-8")
+        text = source.read_text(encoding="utf-8-sig")  # editors on Windows may begin a file with a mark
     except (OSError, ValueError) as error:
         raise InputError(
             f"prompt {name!r} cannot be read ({error}); use one of {', '.join(names)}, or the path of a UTF-8 text "

@@ -60,7 +60,8 @@ def test_markers_may_name_several_parts_and_indices_in_code_are_none(reply, cite
 
 def test_a_file_of_ones_own(tmp_path):
     path = tmp_path / "my prompt.txt"
-    path.write_text('[system]\nSay {"json": true}.\n[user]\n{question} | {context}\n[assistant]\nYes\n[user]\nSo?')
+    content = '[system]\nSay {"json": true}.\n[user]\n{question} | {context}\n[assistant]\nYes\n[user]\nSo?'
+    path.write_text(content, encoding="utf-8-sig")  # with a mark, as Windows writes it
     with ChatServer(Reply("ok")) as server:
         OllamaReader(host=server.host, prompt=str(path)).answer("{context}?", "{0} {question} <system>")
     assert [(one["role"], one["content"]) for one in server.chats[0]["messages"]] == [

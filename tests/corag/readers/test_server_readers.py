@@ -2,6 +2,7 @@
 
 import json
 import re
+from multiprocessing.pool import ThreadPool
 
 import pytest
 
@@ -109,6 +110,14 @@ def test_many_are_answered_in_order_with_a_bound(reader_for):
     with ChatServer(*(Reply(str(number)) for number in range(5))) as server:
         answers = reader_for(server, max_concurrent=1).answer_many([QUERY] * 5, [CONTEXT] * 5)
     assert [answer.text for answer in answers] == list("01234")
+
+
+def test_two_questions_take_two_threads(monkeypatch):
+    pools = []
+    monkeypatch.setattr("corag.models.chat.ThreadPool", lambda size: pools.append(size) or ThreadPool(size))
+    with ChatServer(Reply("Paris")) as server:
+        ollama_reader(server, max_concurrent=1000).answer_many([QUERY] * 2, [CONTEXT] * 2)
+    assert pools == [2]
 
 
 def test_the_first_failure_ends_all(reader_for):
