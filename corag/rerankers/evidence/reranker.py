@@ -40,10 +40,10 @@ TENSORS = ("mean", "scale", "linear", "bias", "hidden", "hidden_bias", "output")
 CLIP = 8.0
 """Standard deviations beyond which a feature counts as no further out."""
 
-_ROWS = 256
-"""Rows at a time, so that what is between them stays in the caches of the CPU."""
-
-
+BLOCK = 256
+"""Rows, and orders, at a time, so that what is between them is small and stays in the caches of the CPU."""
+NEGLIGIBLE = 1e-7
+"""Hypotheses less probable than this are left out: thousands of them together change no value by 0.001."""
 MAX_LISTED = 20
 """Up to this many chunks, enumerate all sets of at most four as hypotheses; beyond it, the most promising."""
 PROMISING = {2: (0, 24, None), 3: (16, 15, 30), 4: (15, 15, 30), 5: (11, 15, 30)}
@@ -237,10 +237,9 @@ class Ensemble:
     def __call__(self, features: Float32) -> FloatArray:
         """Return the logit of each row, `[N, F]` to `[N]`, computed in fp32."""
         mean, scale, linear, hidden, hidden_bias, output = self._arrays
-
         logits = np.empty(len(features))
-        for start in range(0, len(features), _ROWS):
-            rows = slice(start, start + _ROWS)
+        for start in range(0, len(features), BLOCK):
+            rows = slice(start, start + BLOCK)
             x = np.clip((features[rows] - mean) / scale, -CLIP, CLIP)
             logits[rows] = x @ linear + gelu(x @ hidden + hidden_bias) @ output + self._bias
         return logits
@@ -252,12 +251,6 @@ def gelu(x: Float32) -> Float32:
     scale = np.sqrt(2 / np.pi)
     inner = (x * x * np.float32(scale * 0.044715) + np.float32(scale)) * x
     return np.asarray((np.tanh(inner) + 1) * x * np.float32(0.5))
-
-
-BLOCK = 512
-"""Orders valued at a time, so that memory stays small."""
-NEGLIGIBLE = 1e-7
-"""Hypotheses less probable than this are left out: thousands of them together change no value by 0.001."""
 
 
 class Weights(NamedTuple):
