@@ -65,17 +65,21 @@ class Configuration(str):
         """What values combinations, spelled."""
         return self.settings.get("reranker")
 
+    def with_settings(self, **settings: Any) -> Self:
+        """Return it with further settings, or other values of these."""
+        return type(self)(self.name, {**self.settings, **settings})
+
     def with_search(
         self, iterations: float | None = None, exploration: float | None = None, cost_weight: float | None = None
     ) -> Self:
         """Return it with the settings of the paper's search put in, as far as they are given."""
-        settings = dict(self.settings)
+        settings: dict[str, Any] = {}
         if iterations is not None:
             given = {"policy": "paper", "iterations": iterations, "exploration": round(exploration or 0.0, 4)}
-            settings["search"] = {**(settings.get("search") or {}), **given}
+            settings["search"] = {**(self.settings.get("search") or {}), **given}
         if cost_weight is not None:
             settings["cost_weight"] = round(cost_weight, 4)
-        return type(self)(self.name, settings)
+        return self.with_settings(**settings) if settings else self
 
 
 def parse(part: object) -> Configuration:
