@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from corag.registry import EMBEDDERS
 from corag.selectors.base import Choice, checked, fill, unscored
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.raptor.build import SUMMARY_TOKENS, build_tree, load_tree
-from corag.selectors.raptor.tree import SUMMARY, RaptorTree
+from corag.selectors.raptor.tree import RaptorTree
 from corag.selectors.summarizing import PromptPart, WithSummarizer, joined
 from corag.types import Candidate, FloatArray
 from corag.untrusted import check_untrusted
@@ -45,7 +44,7 @@ class Raptor(WithSummarizer):
     name = "raptor"
 
     def __post_init__(self) -> None:
-        self.tree = self._tree = load_tree(self.tree) if isinstance(self.tree, str | Path) else self.tree
+        self.tree = self._tree = self.tree if isinstance(self.tree, RaptorTree | None) else load_tree(str(self.tree))
         if self._tree is not None and self.embedder is None:
             self.embedder = check_untrusted(EMBEDDERS, self._tree.embedder, "the tree")
         super().__post_init__()
@@ -73,18 +72,9 @@ class Raptor(WithSummarizer):
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         tree = self._tree_over(problem) if self._tree is None else self._tree
-        trace: dict[str, Any] = {
-            "layers": tree.num_layers,
-            "nodes": len(tree.nodes),
-            "summaries_failed": tree.num_failed,
-        }
+        trace = {"layers": tree.num_layers, "nodes": len(tree.nodes), "summaries_failed": tree.num_failed}
         if self._tree is not None:
-            order = fill(range(len(problem.chunks)), problem.costs, problem.capacity)
-            names = [problem.chunks[index].id for index in order]
-            trace["pieces"] = [
-                {"kind": "summary" if name.startswith(SUMMARY) else "original", "sources": [name]} for name in names
-            ]
-            return unscored(problem, order, trace)
+            return unscored(problem, fill(range(len(problem.chunks)), problem.costs, problem.capacity), trace)
         positions = {chunk.id: index for index, chunk in enumerate(problem.chunks)}
         parts: dict[str, PromptPart] = {}
         for node in (tree.nodes[row] for row in self._ranked(tree, problem.query)[1]):
