@@ -238,13 +238,17 @@ def _left_out(candidates: Sequence[Candidate], selection: Selection, tokens: Tok
     others = [candidate for candidate in candidates if candidate.chunk.id not in chosen]
     promised = selection.trace.details.get("share_kept", 1.0) < 1
     rest, seen, left = selection.budget_tokens - selection.cost_tokens, set(chosen.values()), []
+    # The tokens of the smallest unit of each, which is written last.
+    offered = sorted(selection.trace.offered, key=lambda one: -one.tokens)
+    fewest = {source_of(one.chunk).id: one.tokens for one in offered}
     for candidate, count in zip(others, token_counts(tokens, [one.chunk.text for one in others]).tolist(), strict=True):
+        needed = fewest.get(candidate.chunk.id, count)
         reason = "is not needed to keep the promise" if promised else "adds less than its tokens are worth"
         if content(candidate.chunk) in seen:
             reason = "has the text of another one"
-        elif count > selection.budget_tokens:
+        elif needed > selection.budget_tokens:
             reason = "is larger than the budget"
-        elif count > rest and not promised:
+        elif needed > rest and not promised:
             reason = "does not fit beside what was chosen"
         seen.add(content(candidate.chunk))
         left.append(LeftOut(candidate, count, reason))

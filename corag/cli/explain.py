@@ -92,8 +92,7 @@ def _search(selection: Selection, result: SearchResult, tree: SearchTree) -> Ite
     for node, order in enumerate(orders):
         best |= {index: node for index in order if index not in best or nets[node] > nets[best[index]]}
     goal = orders.index(result.order) if result.order in orders else tree.ROOT
-    spans = selection.spans or [(place, place) for place in range(len(selection))]
-    in_prompt = [chunk.id for _, chunk in sorted(zip(spans, selection.chunks, strict=True), key=lambda part: part[0])]
+    in_prompt = selection.ids
     left = selection.budget_tokens - selection.cost_tokens
     alone = {orders[node][0]: tree.value[node] for node in range(len(tree))[tree.children(tree.ROOT)]}
     rows = []

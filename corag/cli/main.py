@@ -296,16 +296,12 @@ def _show_commands(first_word: Sequence[str]) -> None:
     say("\ncorag COMMAND --help shows the main settings, --help-all all of them.")
 
 
-def _second_words(first: str) -> list[str]:
-    return [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{first} ")]
-
-
 def _command_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
     """Return the command that arguments begin with, and the arguments behind it."""
     if not arguments:
         raise InputError("name a command; see corag --help")
     first, *rest = arguments
-    if words := _second_words(first):
+    if words := [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{first} ")]:
         second = rest.pop(0) if rest and not rest[0].startswith("-") else DEFAULT_SUBCOMMAND.get(first, "")
         if second not in words:
             raise InputError(f"corag {first} is followed by {', '.join(words)}; see corag {first} --help")

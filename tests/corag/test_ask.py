@@ -123,6 +123,10 @@ def test_what_was_left_out_says_why():
     assert (source.marker, source.chunks, source.is_cited, reply.answer) == ("[1]", (0,), False, None)
     reasons = {one.candidate.chunk.text[:4]: one.reason for one in reply.left_out}
     assert reasons == {"Lake": "adds less than its tokens are worth", "word": "is larger than the budget"}
+    # Of a long text, a sentence would fit.
+    texts = ["Everest is 8,849 metres high.", " ".join(f"Goat {number} eats grass." for number in range(30))]
+    [left] = corag.ask(EVEREST, texts, method="top-k(k=1, unit=sentence)", budget_tokens=40).left_out
+    assert (left.tokens > 40, left.reason) == (True, "adds less than its tokens are worth")
 
 
 def test_citations_are_those_of_sources_that_are_there():
