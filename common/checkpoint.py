@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common.checks import check_path_like
 from common.errors import ModelError
 from common.storage import CONFIG_FILE, read_sealed, replace_folder, sealed
 
@@ -44,11 +45,13 @@ def load_checkpoint(folder: str | Path) -> tuple[dict[str, Any], dict[str, NDArr
     """Return the settings of a checkpoint, and its tensors in their stored precision.
 
     Raises:
-        ModelError: The folder or one of its files is missing, damaged, or not as it was when it was written.
+        InputError: The folder is no path.
+        ModelError: It or one of its files is missing, damaged, or not as it was when it was written.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
+    check_path_like("a checkpoint", folder)
     folder = Path(folder)
     try:
         values, hashes = read_sealed(folder)

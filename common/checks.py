@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import PurePath
 from typing import Any, get_args
 
 import numpy as np
@@ -61,6 +62,12 @@ def check_text(name: str, text: object) -> None:
             f"{name} holds a lone surrogate ({text[error.start]!r} at {error.start}); decode its source with "
             "errors='replace'"
         ) from error
+
+
+def check_path_like(name: str, path: object) -> None:
+    """Raise `InputError` for what is neither a path nor a text."""
+    if not isinstance(path, PurePath):
+        check_text(name, path)
 
 
 def check_query(query: str) -> None:

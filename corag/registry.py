@@ -172,7 +172,7 @@ class Registry(Generic[P]):
             InputError: The name is unknown, the part does not take a setting, or settings are given for an object.
         """
         if not isinstance(part, str):
-            if not hasattr(part, "name") or not callable(getattr(part, self._method, None)):
+            if isinstance(part, type) or not hasattr(part, "name") or not callable(getattr(part, self._method, None)):
                 expected = f"{self.kind} with a name and a method {self._method}"
                 raise InputError(f"expected a {expected}, got {part!r:.100}; use one, or its name: {self._listed()}")
             if settings:

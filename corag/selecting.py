@@ -33,7 +33,8 @@ def select(
     """Select texts for a prompt under a token budget.
 
     Where no candidate has a similarity, selectors that compare similarities get cosines from their embedder, or else
-    the default one, if it is installed. The others, such as `corag`, leave the order to their reranker.
+    the default one, if it is installed. The others, such as `corag`, leave the order to their reranker; a selector of
+    your own that is no `BudgetedSelector` gets candidates as they are given.
 
     Args:
         query: The question.
@@ -48,11 +49,9 @@ def select(
     """
     check_query(query)
     check_budget(budget_tokens)
-    candidates: Sequence[Candidate] = as_candidates(texts)
+    candidates = as_candidates(texts)
     chosen = kept_selector(method, **settings)
-    if isinstance(method, str):
-        candidates = with_missing_cosines(query, candidates, budget_tokens, chosen)
-    return chosen.select(query, candidates, budget_tokens)
+    return chosen.select(query, with_missing_cosines(query, candidates, budget_tokens, chosen), budget_tokens)
 
 
 def with_missing_cosines(
@@ -63,7 +62,7 @@ def with_missing_cosines(
     They are best first. The embedder is the selector's, which keeps the vectors for it, or else the default one.
     """
     lacking = bool(candidates) and all(candidate.similarity is None for candidate in candidates)
-    if not lacking or not getattr(selector, "compares", not hasattr(selector, "reranker")):
+    if not lacking or not getattr(selector, "compares", False):
         return candidates
     try:
         embedder = getattr(selector, "cached_embedder", None) or kept_embedder()

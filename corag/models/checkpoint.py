@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from common.checks import check_path_like
 from corag.errors import MissingExtraError, ModelError
 from corag.models.encoders import BertEncoder, Pooling, tokenize_with
 from corag.models.engine import DTYPES, Engine, on_device, quiet, torch_forward
@@ -199,7 +200,11 @@ def loading(model: str | Path, *, trusted: bool) -> Iterator[None]:
 
 
 def check_path(model: str | Path) -> None:
-    """Raise `ModelError` for a path at which no model can be, before any library is imported to load it."""
+    """Raise `ModelError` for a path at which no model can be, before any library is imported to load it.
+
+    What is no path is an `InputError`.
+    """
+    check_path_like("model", model)
     path = Path(model)
     if path.is_dir() and not any((path / name).is_file() for name in ("config.json", "modules.json")):
         raise ModelError(f"the folder {str(model)!r} holds no model (no config.json); give the folder of one")

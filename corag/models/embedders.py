@@ -14,7 +14,14 @@ from common.configuration import spelling
 from corag.errors import ModelError
 from corag.memory import LRU
 from corag.models.checkpoint import BGE_M3, LoadedModel
-from corag.models.encoders import CachedEncoder, EncoderPart, TextEncoder, cache_capacity, encoder_named, minilm_encoder
+from corag.models.encoders import (
+    CachedEncoder,
+    EncoderPart,
+    GivenEncoder,
+    TextEncoder,
+    cache_capacity,
+    minilm_encoder,
+)
 from corag.models.engine import Float32, Rows, run_packed
 from corag.models.runtime import current, record_use, use_runtime
 from corag.registry import EMBEDDERS
@@ -119,7 +126,7 @@ class EncoderEmbedder(EncoderPart):
     def __post_init__(self) -> None:
         # Whoever wants vectors again keeps them, which takes a thousandth of the memory of states.
         given = self.encoder
-        self._encoder = encoder_named(given, self._placement()) if isinstance(given, str) else given
+        self._encoder = given if isinstance(given, TextEncoder) else self._named_encoder()
         self.dimension = self._encoder.dimension
 
     def embed(self, texts: Sequence[str]) -> Float32:
@@ -147,7 +154,7 @@ class E5Embedder(EncoderEmbedder):
 
     name = "e5"
 
-    encoder: str | TextEncoder = field(default="e5", init=False)
+    encoder: GivenEncoder = field(default="e5", init=False)
 
 
 class SentenceTransformerEmbedder(LoadedModel):

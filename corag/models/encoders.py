@@ -11,12 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
+from corag.forks import renewed_lock
 from corag.memory import LRU, Capacity, megabytes, shared_capacity
 from corag.models.engine import EncoderSource, Engine, Float32, load_engine, quiet
 from corag.models.runtime import Backend, Placement, Precision, Role, current, resolve_device
@@ -100,10 +102,12 @@ class TextEncoder(ABC):
     Many encoders read questions and passages behind different prompts; `query` says that the texts are questions.
 
     Attributes:
+        model_name: Of its model; one of your own is taken for MiniLM, unless it says otherwise.
         dimension: Numbers of a state and of a vector.
         max_tokens: Tokens of a window, without special tokens and prompt.
     """
 
+    model_name: str = "minilm"
     dimension: int
     max_tokens: int
 
@@ -182,6 +186,7 @@ class BertEncoder(TextEncoder):
     window: int = 512
 
     def __post_init__(self) -> None:
+        self.model_name = self.engine.name
         prompt = max(len(self.query_prompt), len(self.passage_prompt))
         self.max_tokens = self.window - len(self.head) - len(self.tail) - prompt
         # Later windows are asked for one by one, and each time all of the text would be tokenised.
@@ -245,7 +250,12 @@ def encoder_named(name: str, placement: Placement) -> BertEncoder:
         placement = replace(placement, trust_remote_code=False)
     elif placement.backend != "torch":
         raise InputError(f"the encoder {name!r} runs in PyTorch; use backend='torch', or leave it out")
-    return _encoder(name, placement)
+    # The cache itself would let threads that come at once load a model each, and write one file of it together.
+    with _LOADING:
+        return _encoder(name, placement)
+
+
+_LOADING = renewed_lock()
 
 
 @lru_cache(maxsize=8)
@@ -289,6 +299,7 @@ class CachedEncoder(TextEncoder):
     """An encoder that runs each text once: those that keep the same encoder's texts share them."""
 
     def __init__(self, encoder: TextEncoder) -> None:
+        self.model_name = encoder.model_name
         self.dimension, self.max_tokens = encoder.dimension, encoder.max_tokens
         self._encoder = encoder
         self._windows: LRU[tuple[str, int, bool], Encoded] = LRU(cache_capacity(), owner=encoder)
@@ -310,6 +321,10 @@ class CachedEncoder(TextEncoder):
         return self._encoder.sentence_embeddings(ids, query=query)
 
 
+GivenEncoder = str | Path | TextEncoder
+"""A name, the folder of a model, or the encoder itself."""
+
+
 @dataclass(kw_only=True, eq=False)
 class EncoderPart(Part):
     """A part that looks at the states of texts by an encoder.
@@ -328,20 +343,23 @@ class EncoderPart(Part):
 
     role: ClassVar[Role] = "reranker"
 
-    encoder: str | TextEncoder = "minilm"
+    encoder: GivenEncoder = "minilm"
     backend: Backend = "auto"
     precision: Precision | None = None
     device: str | None = None
 
     def __post_init__(self) -> None:
         given = self.encoder
-        self._encoder = CachedEncoder(encoder_named(given, self._placement())) if isinstance(given, str) else given
+        self._encoder = given if isinstance(given, TextEncoder) else CachedEncoder(self._named_encoder())
 
-    def _placement(self) -> Placement:
+    def _named_encoder(self) -> BertEncoder:
+        if not isinstance(self.encoder, str | Path):
+            raise InputError(f"encoder is {self.encoder!r:.80}; give a name, a folder, or a TextEncoder")
         # Models of users run in PyTorch.
-        is_user_model = isinstance(self.encoder, str) and self.encoder not in ENCODERS
+        is_user_model = str(self.encoder) not in ENCODERS
         backend = "torch" if self.backend == "auto" and is_user_model else self.backend
-        return resolve_device(self.role, backend=backend, precision=self.precision, device=self.device)
+        placement = resolve_device(self.role, backend=backend, precision=self.precision, device=self.device)
+        return encoder_named(str(self.encoder), placement)
 
 
 def tokenize_with(tokenizer: Tokenizer) -> Tokenize:

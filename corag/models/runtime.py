@@ -142,6 +142,8 @@ class Runtime:
     def __post_init__(self) -> None:
         parse_device(self.device)
         check_choice("precision", self.precision, Precision)
+        # Any text would be true, "no" among them.
+        check_choice("trust_remote_code", self.trust_remote_code, (True, False))
         if self.batch_tokens is not None:
             check_count("batch_tokens", self.batch_tokens, "leave it out for what suits the device")
         megabytes(self.cache_mb)
@@ -190,6 +192,8 @@ def runtime(given: Runtime | None = None, **settings: Any) -> Iterator[Runtime]:
     known = [one.name for one in fields(Runtime)]
     if unknown := sorted(set(settings).difference(known)):
         raise InputError(f"a runtime has no setting {unknown[0]!r}; its settings are {', '.join(known)}")
+    if not isinstance(given, Runtime | None):
+        raise InputError(f"a runtime is given as {given!r:.80}; name its settings, such as device='cpu'")
     defaults = Runtime().runtime_settings
     of_given = {} if given is None else given.runtime_settings
     changed = {name: value for name, value in of_given.items() if value != defaults[name]}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from common.checkpoint import load_checkpoint, save_checkpoint
 from common.storage import CONFIG_FILE
 from corag.errors import InputError, ModelError
-from corag.models.encoders import WEIGHTS_SHA256
+from corag.models.encoders import WEIGHTS_SHA256, TextEncoder
 from corag.optional import needed
 
 FORMAT_VERSION = 1
@@ -60,11 +60,12 @@ def load_adapter(folder: str | Path, form: str | None = None) -> Adapter:
 
 
 def check_base(name: str, encoder: object) -> None:
-    """Raise `InputError` if a part with an adapter is given the name of another encoder than adapters are for."""
-    if isinstance(encoder, str) and encoder != "minilm":
+    """Raise `InputError` if a part with an adapter is given another encoder than adapters are for, or its name."""
+    given = encoder.model_name if isinstance(encoder, TextEncoder) else encoder
+    if given != "minilm":
         raise InputError(
-            f"{name} was trained on the states of {BASE}, not on those of {encoder!r}; leave encoder out, or use "
-            f"late(encoder={encoder})"
+            f"{name} was trained on the states of {BASE}, not on those of {given!r:.80}; leave encoder out, or use "
+            f"late(encoder={given!s:.80})"
         )
 
 

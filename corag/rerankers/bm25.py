@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.checks import check_range
+from common.checks import check_range, check_text
 from corag.registry import Part
 from corag.text.words import words
 from corag.types import Chunk, FloatArray, Order
@@ -90,6 +90,8 @@ class Bm25Scorer:
 
 def _count_terms(query: str, texts: Sequence[str]) -> tuple[FloatArray, FloatArray]:
     """Return occurrences of the question's terms `[texts, terms]` and lengths `[texts]`."""
+    for text in (query, *texts):
+        check_text("a text", text)
     columns = {term: column for column, term in enumerate(dict.fromkeys(words(query)))}
     found = list(map(words, texts))
     counts = np.zeros((len(texts), len(columns)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from corag.models.encoders import EncoderPart, Ids, TextEncoder
+from corag.models.encoders import EncoderPart, GivenEncoder, Ids
 from corag.rerankers.window import WindowedQuestion, WindowedReranker
 from corag.types import FloatArray
 
@@ -56,4 +56,4 @@ class E5Cosine(Cosine):
 
     name = "e5-cosine"
 
-    encoder: str | TextEncoder = field(default="e5", init=False)
+    encoder: GivenEncoder = field(default="e5", init=False)

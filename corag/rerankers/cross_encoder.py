@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from common.checks import check_choice
+from common.checks import check_choice, check_count
 from corag.errors import InputError
 from corag.memory import LRU
 from corag.models.checkpoint import LoadedModel
@@ -120,6 +120,5 @@ def _window(wanted: int | None, allowed: int | None, model: str | Path) -> int:
     window = allowed if wanted is None else wanted
     if window is None:
         raise InputError(f"neither the model {str(model)!r} nor its tokenizer says how much it sees; give max_tokens")
-    if window < 1 or (allowed is not None and window > allowed):
-        raise InputError(f"max_tokens is {window}; the model {str(model)!r} takes 1 to {allowed or 'any number'}")
+    check_count("max_tokens", window, f"of the model {str(model)!r}", most=allowed)
     return window

@@ -28,7 +28,7 @@ from corag.models.encoders import (
     MAX_TOKENS,
     Encoded,
     EncoderPart,
-    TextEncoder,
+    GivenEncoder,
     best_cosines,
     token_cosines,
     tokens_within,
@@ -136,8 +136,7 @@ class Late(EncoderPart):
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> LateScorer:
         """Return a scoring function over the best cosines of each chunk, computed here once."""
-        is_minilm = self.encoder == "minilm" or isinstance(self.encoder, TextEncoder)
-        return self._scorer(query, chunks, centred=not is_minilm)
+        return self._scorer(query, chunks, centred=self._encoder.model_name != "minilm")
 
     def _scorer(self, query: str, chunks: Sequence[Chunk], *, centred: bool) -> LateScorer:
         question = self._encoder.question(query)
@@ -192,4 +191,4 @@ class E5Late(Late):
 
     name = "e5-late"
 
-    encoder: str | TextEncoder = field(default="e5", init=False)
+    encoder: GivenEncoder = field(default="e5", init=False)

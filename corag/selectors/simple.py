@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from common.checks import check_count, check_range
+from common.checks import check_choice, check_count, check_range
 from corag.selectors.base import BudgetedSelector, Choice, ComparingSelector, checked, fill, keep_best, unscored
 from corag.selectors.problem import SelectionProblem
 
@@ -63,7 +63,7 @@ class TopTokens(RankedSelector):
     """
 
     num_tokens: int = checked(1024, check_count, hint="typical: 256-4096")
-    skip: bool = True
+    skip: bool = checked(True, check_choice, names=(True, False))
     name = "top-tokens"
 
     def _choose(self, problem: SelectionProblem) -> Choice:

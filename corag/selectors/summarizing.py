@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from common.checks import check_count, check_seed
+from common.checks import check_choice, check_count, check_seed
 from corag.optional import require
 from corag.registry import SUMMARIZERS
 from corag.selectors.base import Choice, EmbeddingSelector, checked, fill, keep_best, unscored
@@ -61,7 +61,7 @@ class SummarizingSelector(WithSummarizer, ABC):
     """
 
     max_summary_tokens: int | None = checked(None, check_count, hint="typical: 100; None sets no limit")
-    with_query: bool = True
+    with_query: bool = checked(True, check_choice, names=(True, False))
 
     @abstractmethod
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
@@ -158,7 +158,7 @@ class Crag(SummarizingSelector):
     """
 
     k: int = checked(4, check_count, hint="typical: 4")
-    with_query: bool = False
+    with_query: bool = checked(False, check_choice, names=(True, False))
     seed: int = checked(0, check_seed)
     name = "crag"
 

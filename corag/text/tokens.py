@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.checks import MOST_TOKENS
+from common.checks import MOST_TOKENS, check_text
 from corag.ambient import check_cancelled, watched
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.memory import LRU
@@ -250,6 +250,7 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = False)
     batch: list[str] = []
     characters = 0
     for text in texts:
+        check_text("a text", text)
         if len(text) > ENCODED_CHARACTERS or characters > ENCODED_CHARACTERS:
             yield from _encoded(tokenizer, batch, offsets)
             batch, characters = [], 0
@@ -265,12 +266,7 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = False)
 def _encoded(tokenizer: Tokenizer, texts: list[str], offsets: bool = True) -> list[Encoding]:
     check_cancelled()
     run = tokenizer.encode_batch if offsets else tokenizer.encode_batch_fast
-    try:
-        return run(texts, add_special_tokens=False)
-    except TypeError as error:
-        raise InputError(
-            f"a text cannot be tokenised ({error}); give strings without lone surrogates: decode with errors='replace'"
-        ) from error
+    return run(texts, add_special_tokens=False)
 
 
 def _parts(tokenizer: Tokenizer, text: str) -> Iterator[str]:

@@ -9,7 +9,6 @@ reply, not from a number in it.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +31,6 @@ from experiments.data.config import comma_separated
 
 GRADE, VERDICT, ALL = "grade", "verdict", "all"
 TRUE, FALSE = "true", "false"
-_OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +134,9 @@ class Judgement(NamedTuple):
 
     def read(self, reply: str, answer: JudgedAnswer) -> float | None:
         """Return the value in a reply: one JSON object, whatever is around it; None if there is none, or more."""
-        text = _OBJECT.search(without_thoughts(reply))
+        text = without_thoughts(reply)
         try:
-            content = json.loads(text[0]) if text else None
+            content = json.loads(text[text.find("{") : text.rfind("}") + 1])
         except (ValueError, RecursionError):
             return None
         return self.parse(content, answer) if isinstance(content, dict) else None

@@ -232,7 +232,7 @@ def select(method="top-k", query="q?", candidates=POOL, budget=100, **settings):
 
 
 CALLS = [
-    *(lambda part=part: corag.selector(part) for part in (3, None, {"top-k": {}})),
+    *(lambda part=part: corag.selector(part) for part in (3, None, {"top-k": {}}, corag.selectors.TopK)),
     *(lambda: corag.selector(corag.selector("full"), k=3), lambda: corag.selector("top-k(k=3)", k=4)),
     *(lambda: corag.SELECTORS.register("top-k", object), lambda: corag.reader(corag.selector("full"))),
     *(lambda: corag.embedder(["minilm"]), lambda: corag.tokens(3), lambda: Chunk("a", 3), lambda: corag.ChunkConfig(0)),
@@ -276,6 +276,9 @@ CALLS = [
     lambda: answered(None),
     *(lambda: Answer("a", float("nan")),),
     *(lambda: ChunkIndex.build("index", ["a"], HashEmbedder()), lambda: corag.runtime(gpu=1).__enter__()),
+    *(lambda: corag.runtime("cpu").__enter__(), lambda: corag.runtime(trust_remote_code="no").__enter__()),
+    *(lambda name=name: corag.reranker(name).score("q?", [None]) for name in ("bm25", "minilm-cosine")),
+    *(lambda: corag.reranker("minilm-late").score(None, ["a text"]), lambda: corag.embedder("minilm", encoder=5)),
 ]
 
 

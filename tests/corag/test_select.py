@@ -84,7 +84,12 @@ def test_a_selector_of_the_users_own_with_a_reranker_gets_candidates_as_they_wer
 
     given = as_candidates(TEXTS)
     assert with_missing_cosines(QUERY, given, 8, Reranking()) == given
-    assert with_missing_cosines(QUERY, given, 8, object())[0].chunk.text == TEXTS[2]
+    assert with_missing_cosines(QUERY, given, 8, object()) == given
+
+
+def test_a_selector_that_ships_chooses_the_same_by_name_and_as_an_object():
+    assert corag.select(QUERY, TEXTS, 8, method=corag.selectors.TopK(k=1)).text == TEXTS[2]
+    assert corag.select(QUERY, TEXTS, 8, method="top-k(k=1)").text == TEXTS[2]
 
 
 @pytest.mark.parametrize("method", ["similarity-cutoff", "car", "mmr", "edc2", "crag", "raptor"])

@@ -38,6 +38,8 @@ or None."""
 NO_AGENT = "none"
 TRAINED = "checkpoint"
 """The folder of an agent below that which `corag train` writes."""
+SPENDING = frozenset(("keep", "cost_weight"))
+"""Settings of which one decides how much is spent."""
 SELECTORS_KEPT = 64
 """Built selectors in memory: if an agent predicts search settings, nearly every question has its own."""
 
@@ -198,26 +200,26 @@ class AgentSelectors:
             return f"{said}: the default, as no other choice is clearly better"
         return f"{said}: the agent's choice ({prediction.probabilities[prediction.configuration]:.0%} sure)"
 
-    def _configuration(self, prediction: AgentPrediction) -> Configuration:
-        """Return the selector that a prediction names, with the settings that are given."""
-        settings = (prediction.iterations, prediction.exploration, prediction.cost_weight)
-        return self._spelled(prediction.configuration, *settings)
-
-    def _with_given(self, configuration: Configuration, *settings: float | None) -> Configuration:
-        named = parse(configuration.with_search(*settings))
+    def _with_given(self, prediction: str) -> Configuration:
+        """Return the selector that a prediction spells, with the settings that are given."""
+        named = parse(prediction)
         if refused := too_large(named.settings):
             raise ModelError(f"{self._source} names {named!r:.300}, but may not choose {refused}")
         takes = SELECTORS.parameters(named) if self._given else ()
-        if "keep" in self._given and "keep" in takes:
-            named = named.with_settings(cost_weight=0.0)  # a promise takes the place of the price
-        return named.with_settings(**{name: value for name, value in self._given.items() if name in takes})
+        given = {name: value for name, value in self._given.items() if name in takes}
+        if "search" in given:
+            given["search"] = {**(named.settings.get("search") or {}), **given["search"]}
+        # A promise takes the place of a price, and a price that of a promise.
+        replaced = SPENDING if given.keys() & SPENDING else ()
+        kept = {name: value for name, value in named.settings.items() if name not in replaced}
+        return Configuration(named.name, {**kept, **given})
 
     def _decisions(self, problems: Sequence[SelectionProblem]) -> list[tuple[Configuration, AgentPrediction]]:
         """Return the selector for each question and what it follows from, predicted once."""
         unknown = [problem for problem in problems if self._key not in problem.memory]
         for problem, prediction in zip(unknown, self.predict(unknown), strict=True):
             # Beside the agent, so that its id is not given to another.
-            problem.memory[self._key] = (self, (self._configuration(prediction), prediction))
+            problem.memory[self._key] = (self, (self._spelled(str(prediction)), prediction))
         return [problem.memory[self._key][1] for problem in problems]
 
     def _build(self, configuration: Configuration) -> BudgetedSelector:

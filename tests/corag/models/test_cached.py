@@ -1,13 +1,19 @@
 """Encoders and embedders with a cache, and what parts keep together: equal values, each text encoded once."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import corag
 from corag.errors import ModelError
 from corag.memory import shared_capacity
+from corag.models import encoders
 from corag.models.embedders import vectors_by
 from corag.models.encoders import CachedEncoder, minilm_encoder
+from corag.models.runtime import resolve_device
 from corag.registry import RERANKERS
 from corag.types import Chunk
 from tests.corag.rerankers.evidence_worlds import WordEncoder
@@ -65,6 +71,20 @@ def test_all_that_a_selector_keeps_is_within_the_bound():
         offered = [corag.Candidate(corag.Chunk(text, text)) for text in LAKES[start : start + 4]]
         selector.select("How deep is lake 1?", offered, 60)
         assert 0 < shared_capacity(1_500_000).used_bytes <= 1_500_000
+
+
+def test_threads_that_come_at_once_load_an_encoder_once(monkeypatch):
+    loads, placement = [], replace(resolve_device("embedder"), batch_tokens=99)
+
+    def build(name, placement):
+        loads.append(name)
+        time.sleep(0.1)
+        return WordEncoder()
+
+    monkeypatch.setattr(encoders, "load", lambda path: build)
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: encoders.encoder_named("minilm", placement), range(4)))
+    assert len(loads) == len(set(made)) == 1
 
 
 class Spoilt:

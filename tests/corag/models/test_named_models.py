@@ -49,7 +49,7 @@ def test_a_model_is_an_encoder_by_its_folder(models):
     expected = corag.embedder(folder).embed(PASSAGES)
     np.testing.assert_allclose(encoder.vectors(PASSAGES), expected, atol=1e-5)
     np.testing.assert_allclose([text.vector for text in encoder.encoded(PASSAGES)], expected, atol=1e-5)
-    values = corag.reranker("late", encoder=folder).score(QUESTION, [QUESTION, *PASSAGES])
+    values = corag.reranker("late", encoder=Path(folder)).score(QUESTION, [QUESTION, *PASSAGES])
     assert values.argmax() == 0
     assert values[0] == pytest.approx(1)
 

@@ -96,6 +96,8 @@ def test_outputs(folders):
     assert str(corag.reranker(f"cross-encoder(model={bert}, output=logit)")).endswith("output=logit)")
     with pytest.raises(InputError, match="output"):
         CrossEncoder(model=bert, output="score")
+    with pytest.raises(InputError, match="max_tokens"):
+        CrossEncoder(model=bert, max_tokens=60.5)
     assert plain.score(QUESTION, ["", " \n", "river"]).tolist()[:2] == [0.0, 0.0]
     empty, text = logits.score(QUESTION, [" \n", "river"])
     assert empty == pytest.approx(np.log(2.0**-53)) and text > empty

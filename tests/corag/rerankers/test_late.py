@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 import corag
 from corag import Chunk
-from corag.models.encoders import minilm_encoder
+from corag.errors import InputError
+from corag.models.encoders import encoder_named, minilm_encoder
+from corag.models.runtime import resolve_device
 from corag.rerankers.late import PASSAGE_SHARE, LateScorer, MiniLMLate, MiniLMSoftSim
 from corag.text.units import SENTENCE, units
 
@@ -61,6 +63,15 @@ def test_a_code_counts_only_where_it_is_a_whole_word(encoder):
         asked = code.replace(",", "")
         values = reranker.scorer(f"On which page is {asked}?", records)([(index,) for index in range(len(codes))])
         assert values.argmax() == row
+
+
+@pytest.mark.slow
+def test_an_encoder_is_used_as_an_object_as_it_is_by_name():
+    e5, sentences = encoder_named("e5", resolve_device("reranker")), units(PASSAGE, SENTENCE)
+    by_name, as_object = (corag.reranker("late", encoder=one).scorer(QUESTION, sentences) for one in ("e5", e5))
+    assert by_name.maxima.tolist() == as_object.maxima.tolist()
+    with pytest.raises(InputError, match="trained on the states"):
+        corag.reranker("minilm-evidence", encoder=e5)
 
 
 maxima = st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=2, max_size=5).map(np.array)

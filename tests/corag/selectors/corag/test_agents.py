@@ -122,6 +122,10 @@ def test_what_is_given_is_kept_and_the_agent_names_the_rest(parts):
     assert (other.reranker, other.cost_weight) == ("bm25", 0.25)
     searched = named(trained, search={"policy": "paper", "iterations": 3}).select("a cat?", POOL, 30).trace
     assert (searched.reranker, searched.iterations, searched.cost_weight) == ("first", 3, 0.25)
+    assert searched.exploration == selection.trace.exploration  # field by field
+    # A price takes the place of a promise, as a promise that of a price.
+    promised = Corag(agent=single("corag(reranker=bm25, keep=0.9)"), cost_weight=0.4).select("a cat?", POOL, 30).trace
+    assert promised.cost_weight == 0.4 and "keep" not in promised.details
     cut = named(trained, unit="sentence").select("a cat?", POOL, 30).trace
     assert cut.reranker == "first" and "by sentences, first, lambda 0.25" in cut.details["because"]
     complete = {"unit": "passage", "reranker": "bm25", "cost_weight": 0.1}
