@@ -97,10 +97,8 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
             report(len(combinations), len(combinations))
         # Combinations of which no run could be trained come last.
         rows.sort(key=lambda row: row["figures"][METRIC]["mean"] if row["figures"] else np.inf)
-        base = flattened(asdict(config.base)).items()
-        shared = {name: value for name, value in base if not {name, name.split(".")[0]} & {*OWN, "logger"}}
         summary: dict[str, Any] = {"metric": METRIC, "seeds": list(config.seeds), "vary": config.vary}
-        summary |= {"base": shared, "rows": rows}
+        summary |= {"base": asdict(config.base), "rows": rows}
         write_atomically(out / SUMMARY_FILE, to_json(summary, indent=2) + "\n")
         page = sweep_page(summary, out.name)
         write_atomically(out / PAGE_FILE, page.html())
@@ -217,14 +215,6 @@ def _folder_name(settings: Mapping[str, Any], seed: int) -> str:
     shown = {name: "x".join(map(str, value)) if isinstance(value, list) else value for name, value in values.items()}
     name = "_".join(f"{name.rpartition('.')[2]}={value}" for name, value in shown.items())
     return f"{re.sub(r'[^A-Za-z0-9._=-]+', '-', name)[:80]}_{fingerprint(values)[:8]}"
-
-
-def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by dotted name."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= flattened(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-    return flat
 
 
 def with_setting(config: Any, name: str, value: Any) -> Any:

@@ -70,13 +70,6 @@ def run_lines(rankings: Mapping[str, Sequence[str]], tag: str) -> Iterable[str]:
             yield f"{escaped(query)} Q0 {escaped(name)} {rank} {len(passages) - rank + 1} {escaped(tag)}\n"
 
 
-def qrels_lines(judgements: Mapping[str, Grades]) -> Iterable[str]:
-    """Yield the lines of judgements by question."""
-    for query, grades in judgements.items():
-        for name, grade in grades.items():
-            yield f"{escaped(query)} 0 {escaped(name)} {grade}\n"
-
-
 def escaped(name: str) -> str:
     """Return an id as runs and judgements hold it: without white space."""
     return re.sub(r"\s", lambda space: quote(space[0]), name)
@@ -145,4 +138,6 @@ def write_runs(folder: Path, rankings: Mapping[str, Rankings], judgements: Mappi
         name = f"{name}-{number}" if name in used else name
         used.add(name)
         write_atomically(folder / f"{name}.run", "".join(run_lines(ranking, name)))
-    write_atomically(folder / QRELS, "".join(qrels_lines(judgements)))
+    judged = [(query, *one) for query, grades in judgements.items() for one in grades.items()]
+    lines = [f"{escaped(query)} 0 {escaped(passage)} {grade}\n" for query, passage, grade in judged]
+    write_atomically(folder / QRELS, "".join(lines))

@@ -89,11 +89,6 @@ class _RougeWords:
         return words
 
 
-def answer_figures(answer: str, references: Sequence[str]) -> dict[str, float]:
-    """Return ROUGE, F1 and exact match of an answer."""
-    return {**rouge(answer, references), "f1": f1(answer, references), "em": exact_match(answer, references)}
-
-
 def evidence_figures(chunks: Sequence[Chunk], gold: Sequence[str]) -> dict[str, float]:
     """Return recall, precision and completeness of the evidence in a selection; empty for a question without gold.
 

@@ -12,13 +12,15 @@ from corag.text.documents import SEPARATOR
 from corag.text.units import ranges_of, source_of
 from corag.types import Chunk, Embedder, Selection, TokenCounter
 from experiments.evaluation.metrics import (
-    answer_figures,
     answer_recall,
     answer_similarity,
     character_figures,
     context_recall,
     evidence_figures,
+    exact_match,
+    f1,
     redundancy,
+    rouge,
     substring_match,
     true_k,
 )
@@ -89,9 +91,10 @@ class Outcome:
     @cached_property
     def answers(self) -> Mapping[str, float]:
         """Figures of the answer by name, and of what the text holds of the reference answers."""
-        references, figures = self.query.answers, {}
+        references, figures = self.query.answers, dict[str, float]()
         if self.answer is not None and references:
-            figures = {**answer_figures(self.answer, references), "sub_em": substring_match(self.answer, references)}
+            asked = self.answer, references
+            figures = {**rouge(*asked), "f1": f1(*asked), "em": exact_match(*asked), "sub_em": substring_match(*asked)}
         if self.support.answers:
             figures["answer_in_context"] = float(contains_answer(self.selection.text, self.support.answers))
         if findable := findable_answers(self.query):

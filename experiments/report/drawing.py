@@ -31,8 +31,8 @@ def against_tokens(panels: Mapping[str, Iterable[Line]]) -> str:
     figure = require("matplotlib.figure", "experiments").Figure(figsize=(4.8 * len(panels), 3.5))
     for panel, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
         for name, points, style in lines:
-            # A setting that is itself a list of settings makes a long name.
-            label = textwrap.fill(plain(name), LONGEST_NAME) or None
+            # A setting that is itself a list of settings makes a long name; between dollars would be a formula.
+            label = textwrap.fill(visible(name).replace("$", r"\$"), LONGEST_NAME) or None
             panel.plot(points[:, 0], points[:, 1], label=label, **style)
             for x, _, *ends in points:
                 if ends:
@@ -49,8 +49,3 @@ def against_tokens(panels: Mapping[str, Iterable[Line]]) -> str:
         figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
-
-
-def plain(text: str) -> str:
-    """Return a text as a figure shows it: not as a formula, whatever it holds."""
-    return visible(text).replace("$", r"\$")
