@@ -63,6 +63,8 @@ class Measuring:
 
     def _choose(self, query: Query, candidates: Sequence[Candidate]) -> dict[str, Outcome | Exception]:
         """Return what each selector chose, or why it failed."""
+        if not query.extra.get("answerable", True):
+            query = replace(query, gold=())  # it may tell the document that is asked about
         ranking, support = [candidate.chunk for candidate in candidates], Support.of(query, self.documents)
         shared = self.budget, self.parts.tokens, self.parts.embedder, support
         chosen: dict[str, Outcome | Exception] = {}

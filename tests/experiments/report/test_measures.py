@@ -1,6 +1,7 @@
 """Measures and differences worked out by hand, and the one entry that a new measure takes."""
 
 from math import log
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from corag.text.units import units
 from corag.types import Chunk, Selection
 from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.measure import Measuring
 from experiments.evaluation.outcome import Outcome
 from experiments.evaluation.support import Support
 from experiments.report.comparison import results_page
@@ -56,6 +58,11 @@ def test_measures_of_answers_and_evidence():
     assert not {"f1", "evidence_recall", "diff_k", "answer_in_context"} & neither.keys()
     unanswerable = measured(outcome(RANKING[:1], of=query(("no one",), (), answerable=False), answer="No one"))
     assert unanswerable["em"] == 1 and not {"answer_recall", "context_recall"} & unanswerable.keys()
+    parts = SimpleNamespace(tokens=corag.tokens(), embedder=corag.embedder(), reader=None, judge=None)
+    measuring = Measuring({"top-k": corag.selector("top-k")}, Budget(20, None, "context"), parts)
+    asked = query(("no one",), ("a",), answerable=False), [corag.Candidate(chunk, 0.5) for chunk in RANKING]
+    [rows] = measuring.rows([asked])
+    assert not {"answer_recall", "context_recall", "evidence_recall", "diff_k"} & rows["top-k"].keys()
     verdict = measured(outcome(RANKING[:1], of=query(("No.", "no")), answer="No"))
     assert (
         verdict["em"] == 1
