@@ -102,7 +102,7 @@ COMMANDS = {
     "label": Command(
         "measure every configuration on every question",
         "experiments.labels.config:LabelConfig",
-        "experiments.labels.label:label",
+        "experiments.labels.label:show",
         "data splits out budget configurations cost_weights reader pool limit device",
     ),
     "train agent": Command(

@@ -36,9 +36,14 @@ logger = logging.getLogger(__name__)
 AT_ONCE = 16
 """Questions, at most, that are searched in lock-step and read together."""
 
-TRAIN = "labels in {0}; train an agent with: corag train --labels {0} --out runs/agent"
 MEASURED = ("budget_tokens", *FIGURES)
 """Figures whose means are logged."""
+
+
+def show(config: LabelConfig) -> None:
+    """Write the label table, and say what it is for."""
+    out = label(config)
+    say(f"labels in {out}; train an agent with: corag train --labels {out} --out runs/agent")
 
 
 @in_runtime
@@ -69,7 +74,6 @@ def label(config: LabelConfig) -> Path:
             )
         if len(finished) == len(asked):
             logger.info("%s is complete already", out)
-            say(TRAIN.format(out))
             return out
     selectors = parts.methods(parts.config.methods).selectors  # refuses wrong settings before anything is written
     with Journal(out.with_suffix(".journal.jsonl"), work) as journal:
@@ -93,7 +97,6 @@ def label(config: LabelConfig) -> Path:
         figures = {row["configuration"]: {name: row[f"{name}_mean"] for name in MEASURED} for row in means.to_pylist()}
         log_run("label", config, out, out.stem, settings, figures)
         journal.remove()
-    say(TRAIN.format(out))
     return out
 
 
