@@ -66,8 +66,8 @@ def label(config: LabelConfig) -> Path:
     work = _work(config, sources, parts)
     finished: dict[str, Any] = {}
     if out.exists():
-        about, finished = read_metadata(out), read_units(out)
-        if about.get("work") != work or finished.keys() - dict(asked):
+        finished = read_units(out) if read_metadata(out).get("work") == work else {}
+        if not finished or finished.keys() - dict(asked):
             raise DataError(
                 f"{out} holds labels made with other settings, questions, data or versions; choose another output, or "
                 "delete it to label anew"
