@@ -211,6 +211,9 @@ def read_labels(paths: str) -> Labels:
     if len(compute.unique(table["budget_tokens"])) > 1:
         names = compute.binary_join_element_wise(names, table["budget_tokens"].cast("string"), "@")
     ids, rows = _numbered(names)
+    asked = compute.binary_join_element_wise(names, table["question"].fill_null(""), " ")
+    if len(compute.unique(asked)) > len(ids):
+        raise DataError(f"{paths} have other questions of one data folder and id; give the folders other names")
     configurations, columns = _numbered(table["configuration"])
     shape = (len(ids), len(configurations))
     cells = rows * shape[1] + columns

@@ -233,7 +233,10 @@ def test_a_column_whose_name_was_damaged_is_not_a_missing_one(tmp_path):
 
 def test_tables_that_do_not_go_together(tmp_path):
     write_labels(tmp_path / "a.parquet", ROWS, QUESTIONS)
-    for changes in ({"embedder": "other"}, {"rows": [row for row in ROWS if "=a," in row["configuration"]]}):
+    # The second folder of the name has another question of this id.
+    others = {"questions": [question_row("q1", "how?", [1.0, 0.0]), QUESTIONS[1]]}
+    alone = {"rows": [row for row in ROWS if "=a," in row["configuration"]]}
+    for changes in ({"embedder": "other"}, alone, others):
         second = write_labels(tmp_path / "b.parquet", **{"rows": ROWS, "questions": QUESTIONS, **changes})
         with pytest.raises(DataError):
             read_labels(f"{tmp_path / 'a.parquet'},{second}")
