@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
@@ -16,6 +17,7 @@ import numpy as np
 from common.configuration import spelling
 from common.storage import write_atomically
 from corag.cli.console import progress, say, stderr
+from corag.errors import DataError
 from corag.memory import clear_caches
 from corag.models.runtime import in_runtime, merge_records, recording
 from corag.text.chunking import ChunkConfig
@@ -33,7 +35,7 @@ from experiments.protocol.held_out import look, sealed_questions, warn_of_sealed
 from experiments.report.comparison import results_page
 from experiments.report.measures import OF_ANSWERS, OF_TIME, Row, summaries
 from experiments.report.results import Result
-from experiments.run.journal import PAGE, RESULT, Journal, fingerprint, finished_record, output_file, versions
+from experiments.run.journal import PAGE, RESULT, Journal, fingerprint, output_file, versions
 from experiments.run.track import log_run
 
 logger = logging.getLogger(__name__)
@@ -133,10 +135,12 @@ class SetRun:
 
     def results(self) -> list[Result]:
         """Return one result a budget, and write it; what is on disk is not measured again."""
-        files = list(self._files.values())
-        if files and all(finished_record(file, self._work(budget)) for budget, file in self._files.items()):
-            logger.info("%s is complete already; delete it to measure again", ", ".join(map(str, files)))
-            return list(map(Result.read, files))
+        with suppress(DataError):  # a result that is missing or damaged is measured again
+            finished = list(map(Result.read, self._files.values()))
+            if finished and all(one.record.get("work") == self._work(one.budget) for one in finished):
+                files = ", ".join(map(str, self._files.values()))
+                logger.info("%s is complete already; delete it to measure again", files)
+                return finished
         # What an earlier comparison of this process encoded is encoded again: the result lists the models that ran.
         clear_caches()
         # Before the journal: a run that is refused leaves no file.

@@ -131,15 +131,6 @@ class Journal(AbstractContextManager["Journal"]):
         self.close()
 
 
-def finished_record(path: Path, work: str) -> dict[str, Any] | None:
-    """Return the JSON record at `path` if it was made by the same work, else None."""
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return record if record["work"] == work else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 RESULT, TABLE, PAGE = b'{\n  "data": ', b"PAR1", b"<!doctype html>"
 """How the files begin that commands write: a result, a label table, a report."""
 _ENDINGS = {RESULT: ".json", TABLE: ".parquet", PAGE: ".html"}

@@ -110,6 +110,13 @@ def test_a_method_that_fails_on_a_question_stops_no_other(tmp_path, small_data):
     assert evaluate(config)["methods"] == list(by_method.values())
 
 
+def test_a_result_without_its_rows_is_measured_again(tmp_path, small_data):
+    config = config_of(small_data, methods="top-k", reader="none", latency_questions=0, out=str(tmp_path / "r.json"))
+    rows, of_first = tmp_path / "r.rows.jsonl", evaluate(config)
+    rows.unlink()
+    assert evaluate(config) == of_first and rows.exists()
+
+
 def test_what_a_set_leaves_open_is_as_given_for_all():
     sets = (QuestionSet("a", "one"), QuestionSet("b", "two", "train", limit=2, pool="corpus", reranker="bm25"))
     config = EvaluateConfig("folder", sets=sets, limit=5, split="test", reranker="minilm-cosine", history="all")
