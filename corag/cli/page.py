@@ -43,12 +43,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """An SVG of this project's own, with its title and caption; Markdown links `path`, a terminal leaves it out."""
+    """An SVG of this project's own, with its title and caption; Markdown and a terminal leave it out."""
 
     svg: str
     title: str = ""
     caption: str = ""
-    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Page:
         return str(_environment().get_template("page.html").render(page=self))
 
     def markdown(self) -> str:
-        """Return the page as Markdown, without figures that are not files."""
+        """Return the page as Markdown, without figures, and without sections of nothing else."""
         lines = [f"# {self.title}", *_markdown(self.lead, 2)]
         lines += [text for section in self.sections for text in _markdown(section, 2)]
         return "\n\n".join(line for line in (*lines, self.note) if line) + "\n"
@@ -115,11 +114,9 @@ def markdown_table(headings: Iterable[Any], rows: Iterable[Iterable[Any]]) -> st
 def _markdown(block: Block, level: int) -> list[str]:
     if isinstance(block, Section):
         below = [text for one in block.blocks for text in _markdown(one, level + 1)]
-        return [f"{'#' * level} {block.title}" if block.title else "", *below]
+        return [f"{'#' * level} {block.title}" if block.title and any(below) else "", *below]
     if isinstance(block, Table):
         return [block.title, markdown_table(block.headings, block.rows), block.note]
-    if isinstance(block, Figure):
-        return [f"![{block.title}]({block.path})" if block.path else ""]
     return [visible(line) for line in block.splitlines()] if isinstance(block, str) else []
 
 

@@ -46,7 +46,7 @@ PAGE = Page(
     "<T>",
     "a & **b**",
     [
-        Section("Lead", [Figure(SVG, "Lead", "below", "lead.svg")]),
+        Section("Lead", [Figure(SVG, "Lead", "below")]),
         Section(
             "Methods", [Table(["method", "F1"], [["<m>", "**1**"]], "All", "note"), "one | remark", "`<c>`"], anchor="m"
         ),
@@ -72,7 +72,9 @@ def test_html_escapes_all_and_needs_nothing_else():
 
 def test_markdown_and_terminal_show_the_same_texts(capsys):
     text = PAGE.markdown()
-    assert "# <T>\n\na & **b**" in text and "| <m> | **1** |" in text and "![Lead](lead.svg)" in text
+    assert "# <T>\n\na & **b**" in text and "| <m> | **1** |" in text
+    # The heading of what only a figure shows is left out with it.
+    assert "## Lead" not in text and "## More" in text
     PAGE.show()
     printed = capsys.readouterr().out
     assert "<m>" in printed and "one | remark" in printed and printed.startswith("a & b\n")
