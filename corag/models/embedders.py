@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.configuration import spelling
-from corag.errors import ModelError
+from corag.errors import InputError, ModelError
 from corag.memory import LRU
 from corag.models.checkpoint import BGE_M3, LoadedModel
 from corag.models.encoders import (
@@ -146,6 +146,12 @@ class MiniLMEmbedder(EncoderEmbedder):
     """all-MiniLM-L6-v2 from its package: offline, 384 dimensions, weights checked against their hash."""
 
     name = "minilm"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (given := self._encoder.model_name) != "minilm":
+            # An index keeps the name, by which questions would be embedded by MiniLM.
+            raise InputError(f"embedder 'minilm' does not embed by {given!r}; name the embedder that does, such as e5")
 
 
 @dataclass(kw_only=True, eq=False)

@@ -279,6 +279,7 @@ CALLS = [
     *(lambda: corag.runtime("cpu").__enter__(), lambda: corag.runtime(trust_remote_code="no").__enter__()),
     *(lambda name=name: corag.reranker(name).score("q?", [None]) for name in ("bm25", "minilm-cosine")),
     *(lambda: corag.reranker("minilm-late").score(None, ["a text"]), lambda: corag.embedder("minilm", encoder=5)),
+    lambda: corag.embedder("minilm(encoder=e5)"),
 ]
 
 
