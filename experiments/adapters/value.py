@@ -76,8 +76,6 @@ On the fifth of the questions that the networks have not learned from. A value i
 order holds all evidence, over the orders that the tree search scores."""
 MEASURED = """\
 What it selects under a budget beside other methods: `corag evaluate --config experiments/configs/comparison.yaml`."""
-UNITS = (None, SENTENCE)
-"""What is chosen: each question is learned from once with its passages, and once with their sentences."""
 MEMBERS, HIDDEN, BATCH_SIZE, DROPOUT, LEARNING_RATE, WEIGHT_DECAY = 5, 48, 16, 0.4, 5e-3, 1e-2
 """Networks of the ensemble, which differ in initial weights and dropout; hidden units of each; questions of a batch."""
 UNANSWERABLE = 0.2
@@ -134,7 +132,10 @@ def _learned(config: ValueTraining, state: Path, log: WandbLogger | None) -> Lea
     if {True, False} != {one.is_held_out for one in asked if one.golds}:
         raise DataError(f"too few questions have evidence of at most {MAX_SIZE} candidates; give more")
     texts = dict.fromkeys(source_of(chunk).text for one in asked for chunk in one.chunks)
-    rarity = _rarity(encoder.whole_ids(list(texts)))
+    of_texts = list(map(np.unique, encoder.whole_ids(list(texts))))
+    holders = np.bincount(np.concatenate(of_texts), minlength=VOCABULARY)
+    # How rare each token is: the inverse document frequency of BM25, in half precision.
+    rarity = np.log1p((len(texts) - holders + 0.5) / (holders + 0.5)).astype(np.float16).astype(np.float64)
     read, learned_from, calibrated_on = PassageReader(encoder), list[Example](), list[tuple[Asked, Signals]]()
     with progress("describe", quiet=config.quiet) as report:
         for number, one in enumerate(asked, start=1):
@@ -162,7 +163,7 @@ def _learned(config: ValueTraining, state: Path, log: WandbLogger | None) -> Lea
 
 
 def _questions(config: ValueTraining, encoder: TextEncoder) -> Iterator[Asked]:
-    """Yield the questions of all sources, cut into each of the units, some a second time without their evidence."""
+    """Yield the questions of all sources with passages and with their sentences, some again without their evidence."""
     embedder = EMBEDDERS.make("minilm", encoder=encoder)
     for source in read_sources(LabelConfig(out="", data=config.data, sources=config.sources)):
         settings, documents = source.settings, source.folder.documents
@@ -175,7 +176,7 @@ def _questions(config: ValueTraining, encoder: TextEncoder) -> Iterator[Asked]:
             for candidates in (offered, others) if is_repeated and len(others) < len(offered) else (offered,):
                 passages = SelectionProblem(query.question, candidates, make_tokens(), 1)
                 has_evidence = bool(evidence_sets(query, documents, [one.chunk for one in candidates]))
-                for size in UNITS:
+                for size in (None, SENTENCE):
                     chunks = cut_problem(passages, size).chunks
                     golds = evidence_sets(query, documents, chunks)
                     small = [gold for gold in golds if len(gold) <= MAX_SIZE]
@@ -204,12 +205,6 @@ def evidence_sets(
         by_entry.append(sorted(rows, key=lambda row: row not in telling)[: int(MAX_SETS ** (1 / len(query.gold)))])
     sets = {tuple(sorted(set(rows))) for rows in product(*by_entry) if not telling or telling.intersection(rows)}
     return tuple(sorted(sets))
-
-
-def _rarity(token_ids: Sequence[Any]) -> FloatArray:
-    """Return how rare each token is in some texts: the inverse document frequency of BM25."""
-    holders = np.bincount(np.concatenate(list(map(np.unique, token_ids))), minlength=VOCABULARY)
-    return np.log1p((len(token_ids) - holders + 0.5) / (holders + 0.5)).astype(np.float16).astype(np.float64)
 
 
 def example_of(asked: Asked, seen: Signals) -> Example:
