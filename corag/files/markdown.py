@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
-from itertools import accumulate, chain, pairwise, repeat, zip_longest
+from itertools import accumulate, chain, groupby, pairwise, repeat, zip_longest
 from math import isfinite
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
@@ -315,7 +315,7 @@ def without_navigation(text: str) -> str:
         parts: list[tuple[Token | None, str]] = []
         if kind.endswith("list_open") and any("](#" in content for content in contents):
             parts = [part for content in contents for part in _linked(content, references)]
-            inner = [(link, words) for link, words in parts if link is not None and _address(link).startswith("#")]
+            inner = [one for one in parts if one[0] and str(one[0].attrs.get("href", "")).startswith("#")]
             sizes = [sum(sum(map(str.isalnum, words)) for _, words in some) for some in (inner, parts)]
             is_navigation = is_contents(len({id(link) for link, _ in inner}), *sizes)
         elif kind in ("paragraph_open", "html_block") and above not in _PARTS and len(contents[0]) < _MAX_ROW:
@@ -340,7 +340,10 @@ def _outermost(tokens: Iterable[Token]) -> Iterator[list[Token]]:
 
 
 def _linked(content: str, references: Mapping[str, Any]) -> list[tuple[Token | None, str]]:
-    """Return the pieces of a paragraph, each with what begins the link that it is in; None outside of links."""
+    """Return the pieces of a paragraph, each with what begins the link that it is in; None outside of links.
+
+    A picture outside of links is its alternative text.
+    """
     link: Token | None = None
     parts: list[tuple[Token | None, str]] = []
     for token in (part for line in _INLINE.parseInline(content, dict(references)) for part in line.children or ()):
@@ -348,13 +351,9 @@ def _linked(content: str, references: Mapping[str, Any]) -> list[tuple[Token | N
             link = token
         elif token.type == "link_close" or (token.type == "html_inline" and token.content.lower().startswith("</a")):
             link = None
-        elif token.type not in ("html_inline", "image"):
-            parts.append((link, token.content))
+        elif token.type != "html_inline" and (token.type != "image" or link is None):
+            parts.append((link, " " if "break" in token.type else token.content))
     return parts
-
-
-def _address(link: Token) -> str:
-    return str(link.attrs.get("href", ""))
 
 
 def blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
@@ -377,19 +376,10 @@ def plain(content: str, references: Mapping[str, Any] | None = None) -> str:
     Such links are the badges of a project, or lead to the heading itself. `references` is what the parser of the
     document knows of the addresses of its links.
     """
-    [whole] = _INLINE.parseInline(_without_anchor(content), dict(references or {})) or [Token("inline", "", 0)]
-    words: list[str] = []
-    link: int | None = None
-    for part in whole.children or ():
-        if part.type == "link_open":
-            link = len(words)
-        elif part.type == "link_close":
-            if not letters("".join(words[link:])):
-                del words[link:]
-            link = None
-        elif part.type != "html_inline" and (part.type != "image" or link is None):
-            words.append(" " if "break" in part.type else part.content)
-    return " ".join(_without_anchor("".join(words)).split())
+    grouped = groupby(_linked(_without_anchor(content), references or {}), key=itemgetter(0))
+    texts = [(link, "".join(words for _, words in parts)) for link, parts in grouped]
+    words = "".join(text for link, text in texts if link is None or letters(text))
+    return " ".join(_without_anchor(words).split())
 
 
 def _without_anchor(heading: str) -> str:
