@@ -86,10 +86,11 @@ _TEX_LEVELS = {"part": 1, "chapter": 1, "section": 2, "subsection": 3, "subsubse
 _TEX_CODE = ("lstlisting", "minted", "alltt")
 _TEX_TABLES = ("tabular", "tabular*", "tabularx", "longtable")
 _TEX_REFERENCES = ("label", "ref", "autoref", "cref", "Cref", "eqref", "cite", "citet", "citep")
-# Commands whose last argument is text.
-_TEX_LAST = {"href": "{{", "multicolumn": "{{{", "multirow": "{{{"}
-# Fonts, whose words pylatexenc leaves out.
-_TEX_FONTS = ("mbox", "textmd", "textsf", "texttt", "textup")
+# Commands whose last argument is text, which pylatexenc leaves out.
+_TEX_LAST = {
+    "href": "{{", "multicolumn": "{{{", "multirow": "{{{",
+    "mbox": "{", "textmd": "{", "textsf": "{", "texttt": "{", "textup": "{",
+}  # fmt: skip
 _MAX_DEFINED = 300
 """Characters of a command of the document's own, which may be written as often as there are words."""
 _TEX_NO_TEXT = (*_TEX_REFERENCES, "maketitle", "includegraphics")
@@ -127,7 +128,6 @@ def read_tex(data: bytes, name: str) -> FileText:
     macros = [macro("title", lambda node, l2tobj: title.extend(l2tobj.node_arg_to_text(node, 0).split()))]
     macros += [macro("item", _tex_item), *(macro(level, _tex_heading) for level in _TEX_LEVELS)]
     macros += [macro(command, "") for command in _TEX_NO_TEXT]
-    macros += [macro(font, discard=False) for font in _TEX_FONTS]
     macros += [macro(command, define) for command in ("newcommand", "renewcommand", "providecommand")]
     macros += [macro(command, f"%({len(arguments)})s") for command, arguments in _TEX_LAST.items()]
     macros.append(macro("verb", lambda node: node.nodeargd.verbatim_text))

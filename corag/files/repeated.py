@@ -62,7 +62,8 @@ def without_repeated(path: str, file: FileText, repeated: Mapping[str, str]) -> 
     spans: set[Span] = set()
     for edge in _edges(file):
         run = takewhile(lambda span: _words(file, span) in repeated, edge)
-        spans.update(span for span in run if repeated[_words(file, span)] != path and _is_long(_words(file, span)))
+        elsewhere = (span for span in run if repeated[_words(file, span)] != path)
+        spans.update(span for span in elsewhere if sum(map(str.isalnum, file.text[slice(*span)])) >= _LEAST_LETTERS)
     joined: list[Span] = []
     for start, end in sorted(spans):
         if joined and not file.text[joined[-1][1] : start].strip():
@@ -102,10 +103,6 @@ def _paragraphs(text: str, start: int, end: int) -> list[Span]:
     lines = pairwise([start, *line_ends(text[start:end], start)])
     grouped = [list(lines) for filled, lines in groupby(lines, lambda one: text[slice(*one)].strip() != "") if filled]
     return [(some[0][0], some[0][0] + len(text[some[0][0] : some[-1][1]].rstrip())) for some in grouped]
-
-
-def _is_long(words: str) -> bool:
-    return sum(map(str.isalnum, words)) >= _LEAST_LETTERS
 
 
 def _words(file: FileText, span: Span) -> str:

@@ -370,6 +370,8 @@ _BETWEEN = {
     "mfrac": "/", "f": "/", "msup": "^", "sSup": "^", "mover": "^", "limUpp": "^", "acc": "", "msub": "_", "sSub": "_",
     "munder": "_", "limLow": "_", "msubsup": "_^", "sSubSup": "_^", "munderover": "_^",
 }  # fmt: skip
+_NO_PARTS = ("Pr", "annotation", "annotation-xml")
+"""What names of elements end with that have properties, or the same formula in another notation."""
 _LISTS = {"mtr": ", ", "mr": ", ", "mtable": "; ", "m": "; "}
 
 
@@ -378,7 +380,7 @@ def linear(element: Any) -> str:
     if element.name is None:
         return " ".join(element.split())
     name = _name(element)
-    children = [child for child in element.children if child.name is None or not _is_no_part(_name(child))]
+    children = [child for child in element.children if not _name(child).endswith(_NO_PARTS)]
     parts = [part for part in map(linear, children) if part]
     if name in _BETWEEN and len(parts) > 1:
         first, *others = map(_grouped, parts)
@@ -404,17 +406,9 @@ def _name(element: Any) -> str:
     return str(element.name).rpartition(":")[2]
 
 
-def _is_no_part(name: str) -> bool:
-    """Return whether an element has properties, or the same formula in another notation."""
-    return name.endswith("Pr") or name in ("annotation", "annotation-xml")
-
-
 def _grouped(part: str) -> str:
-    return (
-        part
-        if all(character.isalnum() or character in "_.," for character in part.removeprefix("-"))
-        else f"({part.strip()})"
-    )
+    is_word = all(character.isalnum() or character in "_.," for character in part.removeprefix("-"))
+    return part if is_word else f"({part.strip()})"
 
 
 def _property(element: Any, name: str, default: str) -> str:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from common.checks import MOST_TOKENS, check_count, well_formed
 from corag.ambient import check_cancelled
 from corag.errors import InputError
-from corag.text.documents import Document, with_title
+from corag.text.documents import Document, part_of, with_title
 from corag.text.words import language_of
 from corag.types import Chunk, TokenCounter
 
@@ -127,14 +127,7 @@ def chunk_document(document: Document, tokens: TokenCounter, config: ChunkConfig
         return []
     meter = ChunkMeter(document.id, document.text, document.title, tokens, config.max_tokens)
     pieces = list(fitting_pieces(sentence_spans(document.text), meter))
-    return [
-        Chunk(
-            f"{document.id}#{start}-{end}",
-            with_title(document.title, document.text[start:end]),
-            {"document": document.id, "title": document.title, "start": start, "end": end},
-        )
-        for start, end in pack(pieces, meter, config.overlap_tokens)
-    ]
+    return [part_of(document, *span) for span in pack(pieces, meter, config.overlap_tokens)]
 
 
 class ChunkMeter:
@@ -164,9 +157,9 @@ class ChunkMeter:
             counts.extend(self._tokens.count([with_title(self.title, self.text[start:end]) for start, end in batch]))
         return [int(count) - self._title_tokens for count in counts]
 
-    def size_of(self, text: str) -> int:
-        """Return the tokens that a text of no place in the document, such as a repeated header, adds to the title."""
-        return int(self._tokens.count([with_title(self.title, text)])[0]) - self._title_tokens
+    def with_title(self, text: str) -> int:
+        """Return the tokens of the title with a text of no place in the document, such as a repeated header."""
+        return int(self._tokens.count([with_title(self.title, text)])[0])
 
     def fits(self, start: int, end: int) -> bool:
         """Tell whether the text between two offsets fits a chunk."""

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from common.checks import well_formed
 from corag.errors import DataError
 from corag.memory import cache_folder
-from corag.text.documents import Document, passage, with_title
+from corag.text.documents import Document, part_of, passage
 from corag.types import Chunk
 
 logger = logging.getLogger(__name__)
@@ -243,8 +243,7 @@ def passage_at(name: str, documents: Mapping[str, Document]) -> Chunk | None:
     start, end = int(match["start"]), int(match["end"])
     if not start < end <= len(document.text):
         return None
-    metadata = {"document": document.id, "title": document.title, "start": start, "end": end}
-    return Chunk(name, with_title(document.title, document.text[start:end]), metadata)
+    return replace(part_of(document, start, end), id=name)
 
 
 def _judged(folder: Path, file: Path, queries: Mapping[str, Query]) -> tuple[Query, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from corag.ambient import watched
 from corag.types import Chunk
@@ -40,13 +40,15 @@ def with_title(title: str, text: str) -> str:
     return f"{title}\n{text}" if title else text
 
 
+def part_of(document: Document, start: int, end: int) -> Chunk:
+    """Return the characters between two offsets of a document as a chunk, named `docid#start-end`."""
+    metadata = {"document": document.id, "title": document.title, "start": start, "end": end}
+    return Chunk(f"{document.id}#{start}-{end}", with_title(document.title, document.text[start:end]), metadata)
+
+
 def passage(document: Document) -> Chunk:
     """Return a whole document as one chunk, under the document's own id."""
-    return Chunk(
-        document.id,
-        with_title(document.title, document.text),
-        {"document": document.id, "title": document.title, "start": 0, "end": len(document.text)},
-    )
+    return replace(part_of(document, 0, len(document.text)), id=document.id)
 
 
 def citation(chunk: Chunk) -> str:

@@ -163,7 +163,8 @@ def estimated_tokens(text: str) -> int:
             case "marks":
                 total += 0.5 + 0.85 * size
             case "other":
-                total += _of_character(part[0])
+                of_script = (tokens for first, last, tokens in _SCRIPTS if first <= part[0] <= last)
+                total += next(of_script, 0.75 * len(part[0].encode("utf-8", "surrogatepass")))
             case _:
                 total += 1
     return max(math.ceil(total), 1) if text else 0
@@ -173,13 +174,6 @@ def estimated_tokens(text: str) -> int:
 def minilm_vocabulary() -> frozenset[str]:
     """Return the pieces of MiniLM's tokenizer, those of whole words in lower case among them."""
     return frozenset(load_tokenizer(model_folder() / FILE).get_vocab())
-
-
-def _of_character(character: str) -> float:
-    for first, last, tokens in _SCRIPTS:
-        if first <= character <= last:
-            return tokens
-    return 0.75 * len(character.encode("utf-8", "surrogatepass"))
 
 
 def minilm() -> TokenizerCounter:
