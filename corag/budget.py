@@ -137,6 +137,7 @@ class Budget:
         if isinstance(reader, PromptedReader) and reader.window_tokens is not None:
             prompt, most = reader.prompt_tokens(query, context), reader.window_tokens - reader.max_answer_tokens
             if prompt > most:
+                most -= reader.prompt_tokens(query) if self.of == "context" else 0
                 return (
                     f"the prompt of {reader.name} has {prompt} tokens by {reader.tokens.name} and the answer up to "
                     f"{reader.max_answer_tokens}, but the model takes {reader.window_tokens} in all; give a budget of "

@@ -30,8 +30,10 @@ def test_a_prompt_that_leaves_the_window_no_room_for_the_answer_is_an_error_befo
     selector = corag.selector("full", tokenizer=reader.tokens)
     fits = Budget(40, reader).select(selector, "so?", texts)
     assert reader.prompt_tokens("so?", fits.text) + 20 <= 60
-    with pytest.raises(InputError, match="at most 40"):
-        Budget(200, reader, "context").select(selector, "so?", texts)
+    for budget_for, most in (("prompt", 40), ("context", 40 - reader.prompt_tokens("so?"))):
+        with pytest.raises(InputError, match=f"at most {most} tokens"):
+            Budget(200, reader, budget_for).select(selector, "so?", texts)
+        assert Budget(most, reader, budget_for).select(selector, "so?", texts).text == fits.text
     assert reader.sent == []
 
 
