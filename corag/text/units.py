@@ -366,11 +366,17 @@ def _shift(chunk: Chunk, body: int) -> int:
 
 
 def place_of(chunk: Chunk) -> Range | None:
-    """Return the characters of a document that a chunk is, by its metadata if nothing else says it, or None."""
+    """Return the characters of a document that a chunk is, by its metadata if nothing else says it, or None.
+
+    Metadata of others may call seconds or pages `start` and `end`: these are characters if the chunk's name says so,
+    too, or if its text has as many.
+    """
     if isinstance(chunk, PlacedChunk):
         return chunk.place
     document, start, end = (chunk.metadata.get(name) for name in ("document", "start", "end"))
     if document is None or not isinstance(start, int) or not isinstance(end, int):
+        return None
+    if not chunk.id.endswith(f"#{start}-{end}") and end - start != len(chunk.text) - body_of(chunk):
         return None
     return str(document), start, end
 

@@ -116,3 +116,13 @@ def test_a_value_is_read_again_once_its_folder_has_changed(tmp_path):
     (folder / "config.json").write_text("{}")
     with pytest.raises(ModelError):
         corag.select("Where?", ["A lake is here."], 40, **named)
+
+
+def test_seconds_that_metadata_call_start_and_end_are_no_characters():
+    said = ["Everest is 8,849 metres high. It is cold there.", "K2 is in Pakistan. It is steep."]
+    segments = [
+        {"text": text, "document": "talk.mp3", "start": 9 * number, "end": 9 * number + 8}
+        for number, text in enumerate(said)
+    ]
+    asked = {"query": "How high is Everest?", "budget_tokens": 60, "method": "full(unit=sentence)"}
+    assert corag.select(texts=segments, **asked).text == corag.select(texts=said, **asked).text == "\n\n".join(said)

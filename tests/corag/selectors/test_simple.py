@@ -172,7 +172,8 @@ def test_each_of_the_two_chooses_as_it_does_alone(part):
 
 
 def part(document, start):
-    return Chunk(f"{document}#{start}", f"{document} {start}", {"document": document, "start": start, "end": start + 9})
+    place = {"document": document, "start": start, "end": start + 9}
+    return Chunk(f"{document}#{start}-{start + 9}", f"{document} {start}", place)
 
 
 def test_orders_by_hand():
