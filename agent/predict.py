@@ -41,13 +41,13 @@ class AgentPrediction:
 
     @property
     def unit(self) -> str | None:
-        """The unit that the configuration names."""
-        return self.configuration.unit
+        """The unit that the configuration names: passages, sentences or windows; None if it names none."""
+        return self.configuration.settings.get("unit")
 
     @property
     def reranker(self) -> str | None:
-        """The reranker that the configuration names."""
-        return self.configuration.reranker
+        """The reranker that the configuration names, spelled; None if it names none."""
+        return self.configuration.settings.get("reranker")
 
     def __str__(self) -> str:
         return str(self.configuration.with_search(self.iterations, self.exploration, self.cost_weight))

@@ -39,7 +39,7 @@ class Configuration(str):
 
     Attributes:
         name: The part's name.
-        settings: Its settings; `unit` and `reranker` are those of `corag`, None if not set.
+        settings: Its settings.
     """
 
     name: str
@@ -54,16 +54,6 @@ class Configuration(str):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.name, dict(self.settings))
-
-    @property
-    def unit(self) -> str | None:
-        """What it chooses: passages, sentences or windows."""
-        return self.settings.get("unit")
-
-    @property
-    def reranker(self) -> str | None:
-        """What values combinations, spelled."""
-        return self.settings.get("reranker")
 
     def with_settings(self, **settings: Any) -> Self:
         """Return it with further settings, or other values of these."""

@@ -56,9 +56,8 @@ def test_a_configuration_is_spelled_with_the_settings_of_its_search():
     )
     whole = parse(PAPERS).with_search(2, 0.12345, 0.0)
     assert whole.startswith(PAPERS[:-1] + ", search={") and whole.endswith('"exploration": 0.1235}, cost_weight=0.0)')
-    assert (whole.reranker, whole.unit) == ("cross-encoder(model=a/b, max_tokens=9)", "passage")
+    assert (whole.settings["reranker"], whole.settings["unit"]) == ("cross-encoder(model=a/b, max_tokens=9)", "passage")
     assert (whole.settings["cost_weight"], whole.settings["search"]["iterations"]) == (0.0, 2)
-    assert Configuration("corag").unit is None
     assert parse('corag(search={"max_scored": 60})').with_search(5, 0.3) == (
         'corag(search={"max_scored": 60, "policy": "paper", "iterations": 5, "exploration": 0.3})'
     )
