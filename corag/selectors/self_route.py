@@ -42,10 +42,15 @@ class SelfRoute(BudgetedSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = {name: value for name in GIVEN if (value := getattr(self, name)) != getattr(type(self), name)}
+        given = {name: value for name, value in self._arguments[1].items() if name in GIVEN}
         self.part = self._part = built(self.part, {"tokenizer": self.tokenizer, **given})
         self.full = self._full = built(self.full, {"tokenizer": self.tokenizer, **given})
         self.reader = self._reader = READERS.make(self.reader)
+
+    @property
+    def compares(self) -> bool:
+        """Whether one of the two compares similarities."""
+        return self._part.compares or self._full.compares
 
     def prepared(self, passages: SelectionProblem) -> SelectionProblem:
         """Return the candidates as they are: each of the two selectors prepares what it chooses from."""

@@ -171,6 +171,12 @@ def test_each_of_the_two_chooses_as_it_does_alone(part):
         assert [essence(selection) for selection in selections] == [(*expected, "self-route")] * 2
 
 
+def test_a_unit_that_is_given_is_that_of_the_two_also_where_it_is_the_default():
+    for given, expected in (({"unit": "passage"}, "passage"), ({}, "sentence")):
+        router = corag.selector("self-route(part=sentence-threshold(reranker=bm25))", **given)
+        assert (router.part.unit, router.full.unit) == (expected, "passage")
+
+
 def part(document, start):
     place = {"document": document, "start": start, "end": start + 9}
     return Chunk(f"{document}#{start}-{start + 9}", f"{document} {start}", place)
