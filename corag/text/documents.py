@@ -56,7 +56,7 @@ def citation(chunk: Chunk) -> str:
 
     Document, page, line or anchor, and headings or title are in the metadata that an index keeps.
     """
-    known = chunk.metadata
+    known = {name: value for name, value in chunk.metadata.items() if value is not None}
     source = str(known.get("document", chunk.id))
     if "anchor" in known:
         source += f"#{known['anchor']}"

@@ -29,6 +29,7 @@ def chunks_of(text, max_tokens=24, overlap=0, tokens=WORDS, name="a.md"):
 
 def test_citations_of_chunks_of_no_file():
     assert citation(Chunk("a", "text")) == "a"
+    assert citation(Chunk("a", "text", {"document": None, "page": None, "title": None})) == "a"
     titled = Chunk("a#0-4", "T\ntext", {"document": "a", "title": "T", "start": 0, "end": 4})
     assert citation(titled) == "a: T"
 
