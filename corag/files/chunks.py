@@ -72,10 +72,6 @@ def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkCon
     return chunks
 
 
-def _with_header(meter: ChunkMeter, header: str) -> ChunkMeter:
-    return meter.below(with_title(meter.title, header)) if header else meter
-
-
 def fitting_title(headings: Sequence[str], tokens: TokenCounter, limit: int) -> str:
     """Return a path of headings as a title of at most `limit` tokens: without the middle, then the last alone."""
     last = headings[-1]
@@ -146,7 +142,7 @@ def _packed(pieces: list[SizedSpan], meter: ChunkMeter, overlap_tokens: int) -> 
         if stop == first + 1 or total <= meter.capacity or meter.fits(lead[0], pieces[stop - 1][0][1]):
             continue
         seen, words = stop, text[slice(*lead)].strip()
-        below = _with_header(meter, words)
+        below = meter.below(words)
         if any(size > below.capacity for _, size in pieces[first + 1 : stop]):
             continue
         yield from _trimmed(text, pack(pieces[begun:first], meter, overlap_tokens))
@@ -192,7 +188,7 @@ def _cut_table(span: Span, header_end: int, meter: ChunkMeter) -> Iterator[tuple
             yield from _trimmed(text, [(span[0], header_end)])
         elif not (header and ends):
             header_end = span[0]
-    meter = _with_header(untitled, header)
+    meter = untitled.below(header)
     lines = _lines(text, (header_end, span[1]))
     fit = [size <= meter.capacity for size in meter.sizes(lines)]
     for fits, group in groupby(zip(lines, fit, strict=True), key=itemgetter(1)):
@@ -205,7 +201,7 @@ def _cut_table(span: Span, header_end: int, meter: ChunkMeter) -> Iterator[tuple
             continue
         for row in rows:
             keyed = f"{header}\n{key}" if header and (key := _key_of(text, row, meter)) else header
-            of_row = _with_header(untitled, keyed)
+            of_row = untitled.below(keyed)
             parts = _trimmed(text, pack(list(fitting_pieces([row], of_row)), of_row, 0))
             yield from ((start, end, keyed if number else header) for number, (start, end, _) in enumerate(parts))
 

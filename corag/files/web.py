@@ -8,7 +8,7 @@ import subprocess
 import warnings
 import zipfile
 from codecs import BOM_UTF8, lookup
-from collections import defaultdict, deque
+from collections import deque
 from dataclasses import replace
 from itertools import pairwise
 from shutil import which
@@ -40,12 +40,8 @@ _NO_TEXT = (
 _HEADING_LINKS = ", ".join(f"h{level} a[href]" for level in range(1, 7))
 _MAIN = "main, [role=main]"
 # The style `Title` names the document; headings keep their levels below it. Tables of contents are left out.
-_STYLES = """\
-p[style-name='Title'] => p.title:fresh
-p[style-name='Subtitle'] => p:fresh
-p[style-name^='toc '] => !
-p[style-name='table of figures'] => !
-"""
+_STYLES = "p[style-name='Title'] => p.title:fresh\np[style-name='Subtitle'] => p:fresh\n"
+_STYLES += "p[style-name^='toc '] => !\np[style-name='table of figures'] => !"
 
 
 def read_html(data: bytes, name: str) -> FileText:
@@ -219,14 +215,12 @@ def read_man(data: bytes, name: str) -> FileText:
 # A cell over more columns or rows is taken for one over these; a table has at most so many empty cells for one.
 _MOST_SPANNED = 32
 _EMPTY_CELLS = 4
-_CELLS = ("td", "th")
+_CELLS = ["td", "th"]
 # Blocks that markdownify takes for words of the line.
 _OTHER_BLOCKS = ["address", "center", "details", "footer", "header", "legend", "main", "summary"]
-_TABLE_PARTS = {"caption", "thead", "tbody", "tfoot", "tr", *_CELLS}
+_TABLE_PARTS = ["caption", "thead", "tbody", "tfoot", "tr", *_CELLS]
 # A table around these is there for the layout, as line numbers beside code are.
-_NOT_IN_TABLES = {"table", "h1", "h2", "h3", "h4", "h5", "h6", "pre"}
-# What would be a heading in Markdown.
-_HASHES = re.compile(r"^([ \t]*)(?=#+\s)", re.MULTILINE)
+_NOT_IN_TABLES = ["table", "h1", "h2", "h3", "h4", "h5", "h6", "pre"]
 # Patterns of markdownify take the square of such a run's length.
 _LONG_SPACE = re.compile(r"(?<!\s)(\s{1000})\s++")
 
@@ -234,6 +228,8 @@ _LONG_SPACE = re.compile(r"(?<!\s)(\s{1000})\s++")
 def markdown_of(tree: Any) -> str:
     """Return a tree as Markdown: without pictures, links as their words."""
     _unwrap_layout_tables(tree)
+    for text in tree.find_all(string=_LONG_SPACE):
+        text.replace_with(type(text)(_LONG_SPACE.sub(r"\1", text)))
     for table in tree.find_all("table"):
         _set_spans(table)
     for items in tree.find_all("ol"):
@@ -263,34 +259,12 @@ def markdown_of(tree: Any) -> str:
 
 
 def _unwrap_layout_tables(tree: Any) -> None:
-    """Make tables that are there for the layout blocks; write long runs of space, and bars in other tables, safely."""
-    table_of: dict[int, Any] = {id(tree): None}
-    parts: dict[int, list[Any]] = defaultdict(list)
-    layout: dict[int, Any] = {}
-    for node in list(tree.descendants):
-        table = table_of[id(node.parent)]
-        if node.name is None:
-            parts[id(table)].append(node)
-            continue
-        table_of[id(node)] = node if node.name == "table" else table
-        if table is not None and node.name in _NOT_IN_TABLES:
-            layout[id(table)] = table
-        if node.name == "table" and node.get("role") == "presentation":
-            layout[id(node)] = node
-        if node.name in _TABLE_PARTS:
-            parts[id(table)].append(node)
-    for table in layout.values():
-        table.name = "div"
-    for key, nodes in parts.items():
-        for node in nodes:
-            if node.name is not None:
-                node.name = "div" if key in layout else node.name
-                continue
-            text = _LONG_SPACE.sub(r"\1", node)
-            if key != id(None) and key not in layout:
-                text = text.replace("|", "\\|")  # it would end the cell
-            if text != node:
-                node.replace_with(type(node)(text))
+    """Make tables that are there for the layout blocks."""
+    tables = [one for one in tree.find_all("table") if one.get("role") == "presentation" or one.find(_NOT_IN_TABLES)]
+    layout = set(map(id, tables))
+    parts = [part for part in tree.find_all(_TABLE_PARTS) if id(part.find_parent("table")) in layout]
+    for element in (*tables, *parts):
+        element.name = "div"
 
 
 def _set_spans(table: Any) -> None:
@@ -327,7 +301,8 @@ class _Converter(MarkdownConverter):
     """Converts elements that `markdown_of` has prepared; markdownify looks for a cell's or an item's neighbours."""
 
     def escape(self, text: str, parent_tags: set[str]) -> str:
-        return _HASHES.sub(r"\1\\", text)
+        # Such a line would be a heading.
+        return re.sub(r"(?m)^([ \t]*)(?=#+\s)", r"\1\\", text)
 
     def convert_li(self, el: Any, text: str, parent_tags: set[str]) -> str:
         mark = f"{el['number']}. " if "number" in el.attrs else "- "
@@ -336,7 +311,8 @@ class _Converter(MarkdownConverter):
 
     def convert_td(self, el: Any, text: str, parent_tags: set[str]) -> str:
         before, columns = int(el.get("before", 0)), int(el.get("columns", 1))
-        return "  |" * before + f" {' '.join(text.split())} |" + "  |" * (columns - 1)
+        words = " ".join(text.split()).replace("|", "\\|")  # it would end the cell
+        return "  |" * before + f" {words} |" + "  |" * (columns - 1)
 
     convert_th = convert_td
 

@@ -144,8 +144,9 @@ class ChunkMeter:
                 f"max_tokens={max_tokens}; raise it"
             )
 
-    def below(self, title: str) -> ChunkMeter:
-        """Return the same for chunks with another title."""
+    def below(self, header: str) -> ChunkMeter:
+        """Return the same for chunks with a header below the title, or with one for a title."""
+        title = with_title(self.title, header) if header else self.title
         return ChunkMeter(self.document, self.text, title, self._tokens, self.max_tokens)
 
     def sizes(self, spans: Sequence[Span]) -> list[int]:
