@@ -20,7 +20,7 @@ from corag.files.process import read_file
 from corag.files.read import FoundFiles, UnreadableFileError, find_files, missing_needs, read_bytes, reading_key
 from corag.files.repeated import compared_files, repeated_paragraphs, without_repeated
 from corag.index.search import ChunkIndex
-from corag.index.store import MANIFEST
+from corag.index.store import MANIFEST, local_folder
 from corag.index.write import ChunkSource, write_index
 from corag.memory import LRU
 from corag.registry import tokens as make_tokens
@@ -105,7 +105,7 @@ def update_index(
     is_data = any((path / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz"))
     if (is_data or path.is_file()) and (include or exclude):
         raise InputError(f"include and exclude are for folders of documents, not {path}; leave them out")
-    out, data = Path(uri).resolve(), path.resolve()  # that of a URI is nowhere
+    out, data = (local_folder(uri) or Path(uri)).resolve(), path.resolve()  # that of a URI is nowhere
     if out == data or (is_data and data in out.parents):
         raise InputError(f"the index {uri} would be among the data in {path}; put it elsewhere, such as runs/index")
     tokens = tokens or make_tokens()
@@ -118,7 +118,7 @@ def update_index(
         paths = [files.root / name for name in files.kinds]
         advice = ", and check include and exclude" if include or exclude else ""
         source = _folder_source(path, files, tokens, chunking, settings, report, advice)
-    if announce is not None and not Path(uri, f"{MANIFEST}.lance").exists():
+    if announce is not None and not (out / f"{MANIFEST}.lance").exists():
         announce(_estimated_seconds(paths, embedder, chunking))
     written = write_index(uri, source, embedder, batch_size=batch_size, overwrite=overwrite, reread=reread)
     index = ChunkIndex.open(uri, embedder)

@@ -129,8 +129,8 @@ def find_data(name: str | Path) -> Path:
     Raises:
         DataError: There is no such folder; the message lists the existing ones.
     """
-    if str(name) and Path(name).exists():
-        return Path(name)
+    if str(name) and (path := Path(name).expanduser()).exists():
+        return path
     if "://" in str(name):
         raise DataError(f"data is {str(name)!r}, an address; copy it into a local folder, and give that")
     existing = []

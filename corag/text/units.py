@@ -38,7 +38,7 @@ _SPACE = re.compile(r"\s+(?=\S)")
 _WORD = re.compile(r"\S")
 _OPENS = "?:\uff1a\uff1f\u061f"
 _MAX_PLAIN_HEADING = 60
-ENDS = ".!?\u2026;,。！？；，、।۔؟؛،։"  # noqa: RUF001
+ENDS = ".!?\u2026;,。！？；，、।॥۔؟؛،։።။។៕།"  # noqa: RUF001
 """What no heading or term ends with."""
 
 

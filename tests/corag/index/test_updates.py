@@ -68,7 +68,7 @@ def test_an_update_does_only_what_is_missing(folder, tmp_path, monkeypatch):
     announced = []
     first = update(folder, uri, announce=announced.append)
     assert files_of(first) == (2, 0, 0, 0) and chunks_of(first) == (3, 0)
-    again = update(folder, uri, embedder := HashEmbedder(), announce=announced.append)
+    again = update(folder, f"file://{uri}", embedder := HashEmbedder(), announce=announced.append)
     assert announced == [0]
     assert files_of(again) == (0, 2, 0, 0) and chunks_of(again) == (0, 0)
     write_files(
