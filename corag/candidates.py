@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from corag.errors import InputError
-from corag.text.documents import body, places_of, with_title
+from corag.text.documents import DOCUMENT_NAMES, body, places_of, with_title
 from corag.text.units import PlacedChunk, UnitChunk, place_of
 from corag.types import Candidate, Chunk
 
@@ -19,8 +19,6 @@ Text: TypeAlias = "str | Mapping[str, Any] | Chunk | Candidate | object"
 
 TEXT_NAMES = ("text", "content", "page_content")
 """Fields that hold the text of a mapping or a document."""
-_DOCUMENTS = ("document", "source", "file_path", "file_name", "url", "source_id")
-"""Fields of metadata that name the document, as frameworks write them."""
 MADE_UP = "text-"
 """Before the id of a text that has none."""
 
@@ -71,7 +69,7 @@ def _with_places(candidates: list[Candidate]) -> list[Candidate]:
     for row, candidate in enumerate(candidates):
         if place_of(candidate.chunk) is None and not isinstance(candidate.chunk, UnitChunk):
             known = candidate.chunk.metadata
-            rows_of.setdefault(next((str(known[name]) for name in _DOCUMENTS if name in known), ""), []).append(row)
+            rows_of.setdefault(next((str(known[name]) for name in DOCUMENT_NAMES if name in known), ""), []).append(row)
     for rows in rows_of.values():
         bodies = [body(candidates[row].chunk) for row in rows]
         for one, (first, start) in places_of(bodies).items():

@@ -11,6 +11,8 @@ from corag.types import Chunk
 
 SEPARATOR = "\n\n"
 """Separates two chunks in a prompt, and in the text that a reranker is given."""
+DOCUMENT_NAMES = ("document", "source", "file_path", "file_name", "url", "source_id")
+"""Fields of metadata that name the document, as frameworks write them."""
 LEAST_SHARED, MOST_SHARED = 24, 4096
 """Characters that overlapping texts have in common."""
 
@@ -54,10 +56,10 @@ def passage(document: Document) -> Chunk:
 def citation(chunk: Chunk) -> str:
     """Return where a chunk comes from: `guide.pdf, page 3: Guide > Install`; its id where nothing else is known.
 
-    Document, page, line or anchor, and headings or title are in the metadata that an index keeps.
+    Document, page, line or anchor, and headings or title are in the metadata, as an index or a framework keeps them.
     """
     known = {name: value for name, value in chunk.metadata.items() if value is not None}
-    source = str(known.get("document", chunk.id))
+    source = str(next((known[name] for name in DOCUMENT_NAMES if name in known), chunk.id))
     if "anchor" in known:
         source += f"#{known['anchor']}"
     elif "page" in known:

@@ -30,6 +30,7 @@ def chunks_of(text, max_tokens=24, overlap=0, tokens=WORDS, name="a.md"):
 def test_citations_of_chunks_of_no_file():
     assert citation(Chunk("a", "text")) == "a"
     assert citation(Chunk("a", "text", {"document": None, "page": None, "title": None})) == "a"
+    assert citation(Chunk("4f1c", "text", {"source": "a.pdf", "page": 3})) == "a.pdf, page 3"  # a document of LangChain
     titled = Chunk("a#0-4", "T\ntext", {"document": "a", "title": "T", "start": 0, "end": 4})
     assert citation(titled) == "a: T"
 
