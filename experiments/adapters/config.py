@@ -8,7 +8,8 @@ from typing import ClassVar
 from common.checks import check_count, check_seed
 from corag.errors import InputError
 from corag.models.runtime import Runtime
-from corag.rerankers.fused import COSINE, LATE, LENGTH, WORDS
+from corag.registry import RERANKERS
+from corag.rerankers.fused import COSINE, LATE, LENGTH, OF_TEXT, WORDS
 from experiments.labels.config import LabelSource
 from experiments.run.track import Tracker, Tracking
 
@@ -54,6 +55,8 @@ class FusedTraining(AdapterTraining):
         super().__post_init__()
         if LATE not in self.signals or len(set(self.signals)) < len(self.signals):
             raise InputError(f"signals are {', '.join(self.signals)}; name each once, and {LATE} among them")
+        for name in set(self.signals).difference(OF_TEXT):
+            RERANKERS.check(name)
 
 
 @dataclass(frozen=True, kw_only=True)
