@@ -183,8 +183,10 @@ def search_settings(configuration: Configuration) -> tuple[Configuration, tuple[
     return Configuration(configuration.name, settings), found
 
 
-def label_paths(paths: str) -> list[Path]:
-    """Return the label tables that a setting names, separated by commas; none is an `InputError`."""
+def label_paths(paths: str | Path) -> list[Path]:
+    """Return the label tables that a setting names, separated by commas, or the one of a path; none: `InputError`."""
+    if isinstance(paths, Path):
+        return [paths]
     if not (names := comma_separated(paths)):
         raise InputError("labels is empty; give at least one table that `corag label` wrote")
     if len(set(names)) < len(names):
@@ -192,8 +194,8 @@ def label_paths(paths: str) -> list[Path]:
     return [Path(name) for name in names]
 
 
-def read_labels(paths: str) -> Labels:
-    """Read label tables, separated by commas, as one.
+def read_labels(paths: str | Path) -> Labels:
+    """Read label tables, separated by commas, or the one of a path, as one.
 
     Tables may hold the same questions, answered by other readers, or other questions; all have one set of
     configurations. Questions that failed under any configuration, or lack one, are left out with a warning. A damaged

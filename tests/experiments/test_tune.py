@@ -89,22 +89,22 @@ def test_where_everything_is_evidence_or_nothing_there_is_nothing_to_fit(tmp_pat
 
 @pytest.mark.slow
 def test_from_questions_to_a_checkpoint_and_a_value_that_are_used(tmp_path):
-    data = write_folder(tmp_path / "island", queries=MANY_QUERIES)
+    data, out = write_folder(tmp_path / "island", queries=MANY_QUERIES), tmp_path / "ours, tuned"
     config = TuneConfig(
-        str(data), str(tmp_path / "tuned"), configurations="naive(reranker=bm25)", signals="bm25(b=0.9)", budget=48,
+        str(data), str(out), configurations="naive(reranker=bm25)", signals="bm25(b=0.9)", budget=48,
         tokenizer="estimate", quiet=True,
     )  # fmt: skip
     tune(config)
-    assert read_metadata(tmp_path / "tuned" / "labels.parquet")["tokenizer"] == corag.tokens("estimate").name
-    labels = read_labels(str(tmp_path / "tuned" / "labels.parquet"))
-    page = (tmp_path / "tuned" / "checkpoint" / "README.md").read_text()
+    assert read_metadata(out / "labels.parquet")["tokenizer"] == corag.tokens("estimate").name
+    labels = read_labels(out / "labels.parquet")
+    page = (out / "checkpoint" / "README.md").read_text()
     assert "of what filling the budget does" in page and "corag, its value fitted" in page
-    selector = corag.selector("corag", agent=tmp_path / "tuned")
+    selector = corag.selector("corag", agent=out)
     offered = [corag.Candidate(corag.Chunk("a", "Varn is an island."), 0.9)]
     selection = selector.select("What is Varn?", offered, 48)
     assert selection.ids and selection.trace.details["configuration"] in labels.configurations
     # The value reads the user's reranker, by name or as an object; it keeps the default's promise and unit.
-    value = {"adapter": tmp_path / "tuned" / "fused"}
+    value = {"adapter": out / "fused"}
     for signals in ([], ["bm25(b=.9)"], [Bm25(b=0.9)]):
         reranker = corag.reranker("fused", **value, signals=signals)
         assert reranker.weights.signals[-1] == "bm25(b=0.9)"
@@ -115,9 +115,9 @@ def test_from_questions_to_a_checkpoint_and_a_value_that_are_used(tmp_path):
     with pytest.raises(InputError, match=r"has no weights for bm25\(b=0.9\)"):
         corag.reranker("fused(signals=[bm25(b=0.9)])")
     # Another promise needs no new measurement.
-    table = (tmp_path / "tuned" / "labels.parquet").read_bytes()
+    table = (out / "labels.parquet").read_bytes()
     tune(replace(config, keep=0.9))
-    assert (tmp_path / "tuned" / "labels.parquet").read_bytes() == table
+    assert (out / "labels.parquet").read_bytes() == table
 
 
 def test_too_few_questions_and_none_to_learn_from(tmp_path):
