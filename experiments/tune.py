@@ -30,7 +30,7 @@ from experiments.evaluation.support import findable_answers
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import read_sources
 from experiments.labels.label import label
-from experiments.labels.table import Labels, read_labels
+from experiments.labels.table import Labels, read_labels, read_metadata, read_units
 from experiments.report.difference import paired_difference
 from experiments.run.journal import versions
 from experiments.run.track import Tracking
@@ -100,6 +100,12 @@ def tune(config: TuneConfig) -> agent.ConfigurationAgent:
     groups = [source.groups[query.id] for source in sources for query in source.queries]
     parts = divide([""] * len(names), groups if len(set(groups)) > 1 else names, [1.0] * FOLDS)
     fold = dict(zip(names, parts.tolist(), strict=True))
+    table = Path(labelling.out)
+    if table.exists():  # refused before the value in `out` is fitted anew
+        chosen, settings = {"configurations": "", "limit": None, "sample": None}, labelling.measured_settings("shard")
+        is_other = read_metadata(table)["settings"] | chosen != settings | chosen
+        if is_other or read_units(table).keys() != set(names):
+            raise DataError(f"{table} is of other questions or settings; choose another out, or delete it to tune anew")
     value, fitted = fit_own(sources, split_parts(config.signals), out, fold, quiet=config.quiet)
     asked = [*CONFIGURATIONS, *split_parts(config.configurations), *fitted]
     path = label(replace(labelling, configurations=tuple(dict.fromkeys(map(parse, asked)))))
@@ -141,7 +147,7 @@ def choose(
     means = {name: (held[rows, one].mean(), tokens[rows, one].mean()) for name, one in methods.items()}
     beyond = [paired_difference(held[rows, one], filling, groups=groups) for one in methods.values()]
     figures = zip(means.items(), beyond, strict=True)
-    table = [[name, f"{share:.3f}", f"{cost:.0f}", str(difference)] for (name, (share, cost)), difference in figures]
+    table = [[name, f"{share:.3f}", f"{cost:.0f}", f"{difference}"] for (name, (share, cost)), difference in figures]
     (share, cost), default, (filled, full) = (means[name] for name in ("chosen", DEFAULT, FILLING))
     gains, chosen = cost < default[1] and share >= config.keep * filled, names[best(rows >= 0)]
     if not gains:

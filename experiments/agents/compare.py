@@ -74,7 +74,7 @@ def comparison(
         for name, chosen in choices.items()
     }
     for name, chosen in choices.items():
-        shown = ["-", "-"] if name == BASE else [str(gain[name]), f"{gain[name].p:.3f}"]
+        shown = ["-", "-"] if name == BASE else [f"{gain[name]}", f"{gain[name].p:.3f}"]
         title = f"**{name}**" if name == AGENT else name
         lines.append([title, f"{values[rows, chosen].mean():.4f}", *shown, f"{tokens[rows, chosen].mean():.1f}"])
     note = (
@@ -112,9 +112,9 @@ def left_out_table(
         of_agent[rows], of_single[rows] = values[rows, chosen], values[rows, single]
         means.append((of_single[rows].mean(), of_agent[rows].mean(), values[rows].max(axis=1).mean()))
         gain = paired_difference(of_agent[rows], of_single[rows], groups=labels.group[rows].tolist())
-        lines.append([kind, str(len(rows)), *(f"{mean:.4f}" for mean in means[-1]), str(gain)])
+        lines.append([kind, str(len(rows)), *(f"{mean:.4f}" for mean in means[-1]), f"{gain}"])
     gain = paired_difference(of_agent, of_single, groups=labels.group.tolist())
-    lines.append(["**all**", str(len(labels)), *(f"{mean:.4f}" for mean in np.mean(means, axis=0)), str(gain)])
+    lines.append(["**all**", str(len(labels)), *(f"{mean:.4f}" for mean in np.mean(means, axis=0)), f"{gain}"])
     headings = ["kind left out", "questions", BASE, AGENT, CEILING, "gain of the agent"]
     note = "Utility; in the last line the mean over kinds, and the gain over all questions. 95% intervals by document."
     return Table(headings, lines, note=note)

@@ -168,7 +168,7 @@ def headline(results: Sequence[Result]) -> Table:
             if (interval := result.difference(main.name, method)) is not None:
                 cells[0] += f" ({interval.low:.3f}\u00a0to\u00a0{interval.high:.3f})"
             gain = result.difference(main.name, challenger, method) if challenger not in ("", method) else None
-            lead = ["-", "-"] if gain is None else [str(gain), f"{gain.p:.3g}"]
+            lead = ["-", "-"] if gain is None else [f"{gain}", f"{gain.p:.3g}"]
             name = f"**{method}**" if method == challenger else method
             rows.append(["" if index else str(result.budget), name, *cells, *lead])
     last = "Methods that failed on a question come last, whatever their figures on the others." * failed

@@ -41,9 +41,6 @@ class Difference:
         spec = spec or ".3f"
         return f"{self.mean:+{spec}} ({self.low:+{spec}} to {self.high:+{spec}})"
 
-    def __str__(self) -> str:
-        return format(self)
-
 
 def first(means: FloatArray) -> FloatArray:
     """Return the mean of the first figure: the statistic of most measures."""

@@ -118,6 +118,11 @@ def test_from_questions_to_a_checkpoint_and_a_value_that_are_used(tmp_path):
     table = (out / "labels.parquet").read_bytes()
     tune(replace(config, keep=0.9))
     assert (out / "labels.parquet").read_bytes() == table
+    # With other settings nothing is fitted before the table is refused.
+    fitted_before = (out / "fused" / "README.md").stat().st_mtime_ns
+    with pytest.raises(DataError, match="other questions"):
+        tune(replace(config, budget=50))
+    assert (out / "fused" / "README.md").stat().st_mtime_ns == fitted_before
 
 
 def test_too_few_questions_and_none_to_learn_from(tmp_path):
