@@ -127,7 +127,7 @@ def test_differences_are_of_the_questions_that_both_answered():
 def test_pairs_that_all_differ_alike_are_certain():
     found = paired_difference([0.75] * 8, [0.5] * 8)
     assert (found.mean, found.low, found.high, found.p, found.n) == (0.25, 0.25, 0.25, 1 / RESAMPLES, 8)
-    assert found.is_certain and str(found) == "+0.250 (+0.250 to +0.250)"
+    assert found.is_certain and f"{found}" == "+0.250 (+0.250 to +0.250)"
 
 
 def test_the_interval_of_a_coin():
