@@ -100,8 +100,12 @@ class SelectionProblem:
 
     @cached_property
     def given_similarities(self) -> list[float | None]:
-        """Similarity of each chunk as it was given, or None."""
-        return [None if c.similarity is None else float(c.similarity) for c in self.candidates]
+        """Similarity of each chunk, or of the passage that a unit is of, as it was given; None without one."""
+        if self.whole is None:
+            return [None if one.similarity is None else float(one.similarity) for one in self.candidates]
+        known = dict(zip([chunk.id for chunk in self.whole.chunks], self.whole.given_similarities, strict=True))
+        sources = [chunk.source.id if isinstance(chunk, UnitChunk) else chunk.id for chunk in self.chunks]
+        return [known.get(chunk.id, known.get(source)) for chunk, source in zip(self.chunks, sources, strict=True)]
 
     @cached_property
     def kind(self) -> SimilarityKind:
@@ -116,7 +120,7 @@ class SelectionProblem:
         """What compares the chunks, `[n]`, higher is better: their similarities, or, for `rank`, minus the index."""
         if self.kind == "rank":
             return -np.arange(len(self.candidates), dtype=np.float64)
-        return np.array(self.given_similarities, dtype=np.float64)
+        return np.array([candidate.similarity for candidate in self.candidates], dtype=np.float64)
 
     @cached_property
     def separator_tokens(self) -> int:

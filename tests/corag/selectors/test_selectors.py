@@ -68,6 +68,14 @@ def test_what_only_ranks_needs_no_cosines(name, kind):
         assert list(ranked.trace.chunk_similarities) == [given[name] for name in ranked.ids]
 
 
+@pytest.mark.parametrize("method", ["top-k", "mmr", "naive(reranker=bm25)"])
+def test_the_similarity_of_a_sentence_is_that_of_its_passage_as_it_was_given(method):
+    offered = offer("A cat sat. It ran.", "A dog sat.", similarities=[0.5, 0.25])
+    selection = corag.SELECTORS.make(method, defaults={"unit": "sentence"}).select("A cat?", offered, 40)
+    similarities = zip(selection.ids, selection.trace.chunk_similarities, strict=True)
+    assert sorted(similarities) == [("c0#0-10", 0.5), ("c0#11-18", 0.5), ("c1", 0.25)]
+
+
 OTHERS = [*product(COMPARING, ("rank", None)), *product(("similarity-cutoff", "mmr"), ("score",))]
 """Selectors, and kinds of similarities that are of no use to them."""
 
