@@ -95,7 +95,7 @@ def fit(
         InputError: The tables do not fit the configuration or each other or hold too little, or a loss is not finite.
         KeyboardInterrupt: It was interrupted; the next call goes on after the last whole epoch.
     """
-    _check(train, val, config, train_config)
+    _check(train, val, config)
     checkpoint = Path(out_dir) / CHECKPOINT_DIR
     tables = [table.digest() for table in (train, val) if table is not None]
     parts = json.dumps([tables, config.to_dict(), dataclasses.asdict(train_config)], sort_keys=True, default=str)
@@ -166,7 +166,7 @@ class _Figures(pl.Callback):  # type: ignore[misc]
             logger.log_metrics({**self.history[epoch], "epoch": epoch}, step=step)
 
 
-def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig, train_config: TrainConfig) -> None:
+def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig) -> None:
     train.check_fits(config)
     train.check_trainable()
     if val is None:
