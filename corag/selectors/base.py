@@ -254,11 +254,11 @@ class BudgetedSelector(Part):
                 f"selector {self.name!r} chose {list(order)} at {chosen.cost} tokens for a budget of "
                 f"{problem.budget_tokens}; please report this"
             )
-        chunks = [problem.chunks[index] for index in order]
-        trace["chunk_tokens"] = [int(problem.costs[index]) - problem.separator_tokens for index in order]
-        trace["chunk_similarities"] = [problem.given_similarities[index] for index in order]
         costs = (problem.costs - problem.separator_tokens).tolist()
         trace["offered"] = list(map(Offered, problem.chunks, costs, problem.given_similarities))
+        taken = [trace["offered"][index] for index in order]
+        trace["chunk_tokens"] = [one.tokens for one in taken]
+        trace["chunk_similarities"] = [one.similarity for one in taken]
         if not order:
             trace.setdefault("reason", self._reason(problem))
         if duplicates := problem.passages.num_duplicates:
@@ -267,7 +267,7 @@ class BudgetedSelector(Part):
             trace["tokens_estimated"] = self.tokenizer.name
         trace["select_s"] = time.perf_counter() - started
         return Selection(
-            chunks=tuple(chunks),
+            chunks=tuple(one.chunk for one in taken),
             text=chosen.text,
             cost_tokens=chosen.cost,
             budget_tokens=problem.budget_tokens,

@@ -170,7 +170,7 @@ class SelectionProblem:
         """The most tokens that two passages cost less together than one by one."""
         if not self.overlapping:
             return 0
-        counts = token_counts(self.tokens, [self.text(pair) for pair in self.overlapping])
+        counts = token_counts(self.tokens, [self.assembled(pair)[0] for pair in self.overlapping])
         return int(max(self.summed_tokens(pair) - count for pair, count in zip(self.overlapping, counts, strict=True)))
 
     @property
@@ -213,10 +213,6 @@ class SelectionProblem:
     def summed_tokens(self, order: Order) -> int:
         """Return the tokens of the parts of an order and of what joins them, 0 for the empty one."""
         return int(self.costs[list(order)].sum()) - self.separator_tokens if order else 0
-
-    def text(self, order: Order) -> str:
-        """Return the joined text of an order, as it goes into the prompt."""
-        return self.assembled(order)[0]
 
     def assembled(self, order: Order) -> tuple[str, list[Span]]:
         """Return the text of an order, and the span of each of its chunks in it; see `corag.text.units.assemble`."""
