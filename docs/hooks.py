@@ -10,18 +10,19 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\]\(\.\./([^)#\s]+)")
 FOLDER_LINK = re.compile(r"\[([^\]]+)\]\(\.\./[^)#\s]+\)")
-CONFIGS = (".yaml", ".yml")
+
+
+def copy_of(name: str) -> str:
+    """Return where the site has a file; a page of its own would be rendered, and its links followed in turn."""
+    return f"files/{name}" + (".txt" if name.endswith((".md", ".yaml", ".yml")) else "")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add each file outside of `docs/` that a page links to, under its own path."""
     pages = [file for file in files.documentation_pages() if not file.src_uri.startswith("reference/")]
     for name in sorted({name for page in pages for name in LINK.findall(page.content_string)}):
-        path = ROOT / name
-        if path.is_file():
-            # A page of its own would be rendered, and its links followed in turn.
-            uri = f"files/{name}" + (".txt" if path.suffix in (".md", *CONFIGS) else "")
-            files.append(File.generated(config, uri, abs_src_path=str(path)))
+        if (ROOT / name).is_file():
+            files.append(File.generated(config, copy_of(name), abs_src_path=str(ROOT / name)))
     return files
 
 
@@ -33,10 +34,5 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     markdown = markdown.replace("```python skip", "```python")
     if page.file.src_uri.startswith("reference/"):
         return markdown
-
-    def link(found: re.Match[str]) -> str:
-        name = found.group(1)
-        suffix = ".txt" if Path(name).suffix in (".md", *CONFIGS) else ""
-        return f"](files/{name}{suffix}" if (ROOT / name).is_file() else found.group(0)
-
-    return FOLDER_LINK.sub(r"\1", LINK.sub(link, markdown))
+    copied = LINK.sub(lambda link: f"]({copy_of(link[1])}" if (ROOT / link[1]).is_file() else link[0], markdown)
+    return FOLDER_LINK.sub(r"\1", copied)

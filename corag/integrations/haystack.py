@@ -66,6 +66,5 @@ class CoragSelector:
         Returns:
             `documents` in the order of the prompt, and `selection`: how they were chosen, also if there are none.
         """
-        texts = [document for document in documents if document.content]
-        chosen, selection = self._chooser.choose(query, texts, budget_tokens)
+        chosen, selection = self._chooser.choose(query, [one for one in documents if one.content], budget_tokens)
         return {"documents": chosen, "selection": selection}
