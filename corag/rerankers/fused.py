@@ -34,7 +34,7 @@ from corag.models.trained import check_base, load_adapter, shipped_adapter
 from corag.optional import to_install, warn_once
 from corag.registry import RERANKERS
 from corag.rerankers.late import Late
-from corag.rerankers.scorers import by_length
+from corag.rerankers.scorers import CachedScorer, by_length
 from corag.text.units import UnitChunk, source_of
 from corag.text.words import minilm_reads, minilm_share
 from corag.types import Chunk, FloatArray, Order, Reranker
@@ -334,8 +334,9 @@ class Fused(EncoderPart):
 
 
 def _alone(reranker: Reranker, query: str, chunks: Sequence[Chunk]) -> FloatArray:
-    """Return the value of each chunk by itself, `[len(chunks)]`."""
-    return reranker.scorer(query, chunks)([(row,) for row in range(len(chunks))])
+    """Return the value of each chunk by itself, `[len(chunks)]`; a `ScoringError` names a reranker that gives none."""
+    scorer = CachedScorer(reranker.scorer(query, chunks), reranker.name, [chunk.id for chunk in chunks])
+    return scorer([(row,) for row in range(len(chunks))])
 
 
 def near_equal(texts: Sequence[str]) -> NDArray[np.intp]:

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 import corag
 from corag import Chunk
-from corag.errors import InputError
+from corag.errors import InputError, ScoringError
 from corag.rerankers import fused
-from corag.rerankers.fused import Fused, FusedScorer, near_equal
+from corag.rerankers.fused import Fused, FusedScorer, FusedWeights, near_equal
 from corag.text.units import SENTENCE, units
+from tests.fakes import HashReranker
 
 QUESTION = "How high is Everest?"
 PASSAGES = [
@@ -108,6 +109,18 @@ def test_scripts_that_minilm_does_not_read_are_read_by_another_encoder():
     for question, told in (("which gift does she like most?", False), ("wird danach sofort untersucht?", True)):
         words = Fused().signal_values(question, chunks, late)[:, Fused().weights.signals.index("bm25")]
         assert words.any() == told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "spoilt", [lambda texts: [np.nan] * len(texts), lambda texts: [0.5], lambda texts: ["high"] * 5]
+)
+def test_a_signal_that_gives_no_numbers_is_named(spoilt):
+    reranker = HashReranker()
+    reranker.score = lambda query, texts: spoilt(texts)
+    weights = FusedWeights(("minilm-late", "hash"), np.ones(5), 0.0, np.ones(3), 0.0, 1.0)
+    with pytest.raises(ScoringError, match="'hash'"):
+        Fused(adapter=weights, signals=[reranker]).scorer(QUESTION, PASSAGES)
 
 
 @pytest.mark.slow
