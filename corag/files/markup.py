@@ -52,7 +52,7 @@ def _unknown_names_by_their_content() -> Iterator[None]:
         has_content = True
         optional_arguments = 1
         final_argument_whitespace = True
-        option_spec: ClassVar = defaultdict(lambda: directives.unchanged, {"name": directives.unchanged})
+        option_spec: ClassVar = {"name": directives.unchanged}
 
         def run(self) -> list[Any]:
             if self.name in _NO_TEXT:
@@ -73,8 +73,12 @@ def _unknown_names_by_their_content() -> Iterator[None]:
         title = shown.rpartition("<")[0].strip() if shown.endswith(">") else ""
         return [nodes.inline(rawtext, title or shown.lstrip("~!"))], []
 
+    def with_any_option(directive: Any) -> Any:
+        options = defaultdict(lambda: directives.unchanged, directive.option_spec or {})
+        return type(directive.__name__, (directive,), {"option_spec": options})
+
     known_directive, known_role = directives.directive, roles.role
-    directives.directive = lambda *of: (known_directive(*of)[0] or Other, [])
+    directives.directive = lambda *of: (with_any_option(known_directive(*of)[0] or Other), [])
     roles.role = lambda *of: (known_role(*of)[0] or other, [])
     try:
         yield

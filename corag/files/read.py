@@ -63,7 +63,7 @@ READERS: Mapping[str, Reader] = {
     "pdf": Reader("corag.files.pdf:read_pdf", 3, ("pypdfium2",)),
     "pptx": Reader("corag.files.office:read_pptx", 6, ("pptx",)),
     "xlsx": Reader("corag.files.office:read_xlsx", 6, ("openpyxl",)),
-    "rst": Reader("corag.files.markup:read_rst", 4, ("docutils", *_PAGES)),
+    "rst": Reader("corag.files.markup:read_rst", 5, ("docutils", *_PAGES)),
     "asciidoc": Reader("corag.files.markup:read_asciidoc", 4),
     "tex": Reader("corag.files.markup:read_tex", 4, ("pylatexenc",)),
     "mail": Reader("corag.files.plain:read_mail", 5),
