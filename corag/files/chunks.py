@@ -122,7 +122,7 @@ def _cut(section: FileSection, meter: ChunkMeter, overlap_tokens: int) -> Iterat
             sentences = [(start + first, start + last) for first, last in sentence_spans(text[start:end])]
             pieces.extend(fitting_pieces(sentences, meter, (_lines, words_of)))
         else:
-            pieces.extend(_with_marks(list(fitting_pieces([stripped], meter, (_paragraphs, _lines, words_of))), meter))
+            pieces.extend(_with_marks(list(fitting_pieces([stripped], meter, (paragraphs, _lines, words_of))), meter))
     yield from _packed(pieces, meter, overlap_tokens)
 
 
@@ -145,13 +145,13 @@ def _packed(pieces: list[SizedSpan], meter: ChunkMeter, overlap_tokens: int) -> 
         below = meter.below(words)
         if any(size > below.capacity for _, size in pieces[first + 1 : stop]):
             continue
-        yield from _trimmed(text, pack(pieces[begun:first], meter, overlap_tokens))
+        yield from trimmed(text, pack(pieces[begun:first], meter, overlap_tokens))
         head = next(pack(pieces[first:stop], meter, 0))
-        yield from _trimmed(text, [head])
+        yield from trimmed(text, [head])
         rest = [piece for piece in pieces[first:stop] if piece[0][0] >= head[1]]
-        yield from _trimmed(text, pack(rest, below, overlap_tokens), words)
+        yield from trimmed(text, pack(rest, below, overlap_tokens), words)
         begun = stop
-    yield from _trimmed(text, pack(pieces[begun:], meter, overlap_tokens))
+    yield from trimmed(text, pack(pieces[begun:], meter, overlap_tokens))
 
 
 def _is_of_list(text: str, start: int, *, is_first: bool) -> bool:
@@ -185,7 +185,7 @@ def _cut_table(span: Span, header_end: int, meter: ChunkMeter) -> Iterator[tuple
         ends = [end for _, end in _lines(text, (header_end, span[1]))]
         if ends and meter.fits(span[0], ends[0]):
             header_end = meter.last_that_fits(span[0], ends)
-            yield from _trimmed(text, [(span[0], header_end)])
+            yield from trimmed(text, [(span[0], header_end)])
         elif not (header and ends):
             header_end = span[0]
     meter = untitled.below(header)
@@ -194,7 +194,7 @@ def _cut_table(span: Span, header_end: int, meter: ChunkMeter) -> Iterator[tuple
     for fits, group in groupby(zip(lines, fit, strict=True), key=itemgetter(1)):
         rows = [line for line, _ in group]
         if fits:
-            for start, end, _ in _trimmed(text, pack(list(fitting_pieces(rows, meter)), meter, 0)):
+            for start, end, _ in trimmed(text, pack(list(fitting_pieces(rows, meter)), meter, 0)):
                 # The first rows follow their header in the file, too.
                 first = header == whole and not text[header_end:start].strip()
                 yield (span[0], end, "") if first else (start, end, header)
@@ -202,7 +202,7 @@ def _cut_table(span: Span, header_end: int, meter: ChunkMeter) -> Iterator[tuple
         for row in rows:
             keyed = f"{header}\n{key}" if header and (key := _key_of(text, row, meter)) else header
             of_row = untitled.below(keyed)
-            parts = _trimmed(text, pack(list(fitting_pieces([row], of_row)), of_row, 0))
+            parts = trimmed(text, pack(list(fitting_pieces([row], of_row)), of_row, 0))
             yield from ((start, end, keyed if number else header) for number, (start, end, _) in enumerate(parts))
 
 
@@ -214,7 +214,8 @@ def _key_of(text: str, row: Span, meter: ChunkMeter) -> str:
     return text[start:cell] if cell and meter.sizes([(start, cell)])[0] <= meter.capacity // 4 else ""
 
 
-def _trimmed(text: str, spans: Iterable[Span], header: str = "") -> Iterator[tuple[int, int, str]]:
+def trimmed(text: str, spans: Iterable[Span], header: str = "") -> Iterator[tuple[int, int, str]]:
+    """Yield spans with text, without blank lines around it, each with the header."""
     for start, end in spans:
         body = text[start:end]
         if body.strip():
@@ -228,7 +229,7 @@ def _lines(text: str, span: Span) -> list[Span]:
     return list(pairwise([start, *line_ends(text[start:end], start)]))
 
 
-def _paragraphs(text: str, span: Span) -> list[Span]:
+def paragraphs(text: str, span: Span) -> list[Span]:
     """Return what is between blank lines, each with those that follow it."""
     lines = _lines(text, span)
     begins = [

@@ -35,7 +35,6 @@ _MAX_HEADER = 240
 MAX_HEADING = 300
 """Characters of a heading in the paths of the sections below it, each of which has all of them."""
 
-
 _MAX_FRONT = 2**14
 """Characters of front matter: fields of YAML or TOML at the top of a file, as site generators write them."""
 _MAX_FIELDS = 32

@@ -91,10 +91,8 @@ _TEX_CODE = ("lstlisting", "minted", "alltt")
 _TEX_TABLES = ("tabular", "tabular*", "tabularx", "longtable")
 _TEX_REFERENCES = ("label", "ref", "autoref", "cref", "Cref", "eqref", "cite", "citet", "citep")
 # Commands whose last argument is text, which pylatexenc leaves out.
-_TEX_LAST = {
-    "href": "{{", "multicolumn": "{{{", "multirow": "{{{",
-    "mbox": "{", "textmd": "{", "textsf": "{", "texttt": "{", "textup": "{",
-}  # fmt: skip
+_TEX_LAST = dict.fromkeys(("mbox", "textmd", "textsf", "texttt", "textup"), "{")
+_TEX_LAST |= {"href": "{{", "multicolumn": "{{{", "multirow": "{{{"}
 _MAX_DEFINED = 300
 """Characters of a command of the document's own, which may be written as often as there are words."""
 _TEX_NO_TEXT = (*_TEX_REFERENCES, "maketitle", "includegraphics")
@@ -110,8 +108,8 @@ def read_tex(data: bytes, name: str) -> FileText:
             text = text.replace(f"\\{mark}{{{code}}}", f"\\{mark}{{verbatim}}")
     preamble, begun, body = text.partition("\\begin{document}")
     walked, written = latexwalker.get_default_latex_context_db(), latex2text.get_default_latex_context_db()
-    known = [macrospec.MacroSpec(level, "*[{") for level in _TEX_LEVELS]
-    known += [macrospec.MacroSpec(*command) for command in _TEX_LAST.items()]
+    arguments = dict.fromkeys(_TEX_LEVELS, "*[{") | _TEX_LAST
+    known = [macrospec.MacroSpec(*command) for command in arguments.items()]
     walked.add_context_category("corag", known, [macrospec.EnvironmentSpec("longtable", "[{")], prepend=True)
     macro, environment = latex2text.MacroTextSpec, latex2text.EnvironmentTextSpec
     title: list[str] = []
@@ -133,7 +131,7 @@ def read_tex(data: bytes, name: str) -> FileText:
     macros += [macro("item", _tex_item), *(macro(level, _tex_heading) for level in _TEX_LEVELS)]
     macros += [macro(command, "") for command in _TEX_NO_TEXT]
     macros += [macro(command, define) for command in ("newcommand", "renewcommand", "providecommand")]
-    macros += [macro(command, f"%({len(arguments)})s") for command, arguments in _TEX_LAST.items()]
+    macros += [macro(command, f"%({len(braces)})s") for command, braces in _TEX_LAST.items()]
     macros.append(macro("verb", lambda node: node.nodeargd.verbatim_text))
     environments = [environment("verbatim", _tex_code), *(environment(table, _tex_table) for table in _TEX_TABLES)]
     written.add_context_category("corag", macros, environments, prepend=True)

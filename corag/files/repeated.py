@@ -6,10 +6,11 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby, pairwise, takewhile
+from itertools import pairwise, takewhile
 from pathlib import PurePosixPath
 
-from corag.files.markdown import FileSection, FileText, blanked, line_ends
+from corag.files.chunks import paragraphs, trimmed
+from corag.files.markdown import FileSection, FileText, blanked
 from corag.text.chunking import COLONS, Span
 
 _LEAST_FILES, _COMPARED = 6, 16
@@ -100,9 +101,7 @@ def _edges(file: FileText) -> tuple[Sequence[Span], Sequence[Span]]:
 
 def _paragraphs(text: str, start: int, end: int) -> list[Span]:
     """Return what is between blank lines."""
-    lines = pairwise([start, *line_ends(text[start:end], start)])
-    grouped = [list(lines) for filled, lines in groupby(lines, lambda one: text[slice(*one)].strip() != "") if filled]
-    return [(some[0][0], some[0][0] + len(text[some[0][0] : some[-1][1]].rstrip())) for some in grouped]
+    return [(first, last) for first, last, _ in trimmed(text, paragraphs(text, (start, end)))]
 
 
 def _words(file: FileText, span: Span) -> str:

@@ -37,7 +37,6 @@ _NO_TEXT = (
     "[role=navigation], [role=search], [role=banner], [role=contentinfo], [aria-hidden=true], "
     "a.headerlink, a.anchor, a.copiable-anchor, a.copiable-link"
 )
-_HEADING_LINKS = ", ".join(f"h{level} a[href]" for level in range(1, 7))
 _MAIN = "main, [role=main]"
 # The style `Title` names the document; headings keep their levels below it. Tables of contents are left out.
 _STYLES = "p[style-name='Title'] => p.title:fresh\np[style-name='Subtitle'] => p:fresh\n"
@@ -60,7 +59,7 @@ def page_content(soup: Any) -> Any:
     """Return the element with the text of a page, of which what is no text of the document is removed."""
     for element in soup.select(_NO_TEXT):
         element.decompose()
-    for link in soup.select(_HEADING_LINKS):
+    for link in soup.select(":is(h1, h2, h3, h4, h5, h6) a[href]"):
         if not letters(link.get_text()):
             link.decompose()  # a sign that leads to the heading itself
     main = soup.select(_MAIN)
@@ -139,10 +138,8 @@ def read_docx(data: bytes, name: str) -> FileText:
         document = io.BytesIO(_with_formulas_as_text(data))
         page = mammoth.convert_to_html(document, style_map=_STYLES, convert_image=lambda _: []).value
     soup = parse_html(page)
-    titles = soup.select("p.title")
-    title = " ".join(titles[0].get_text().split()) if titles else ""
-    for element in titles[:1]:
-        element.decompose()
+    named = soup.select_one("p.title")
+    title = "" if named is None else " ".join(named.extract().get_text().split())
     return read_markdown(markdown_of(soup), name, title=title)
 
 

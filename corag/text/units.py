@@ -41,10 +41,8 @@ _MAX_PLAIN_HEADING = 60
 ENDS = ".!?\u2026;,。！？；，、।॥۔؟؛،։።။។៕།"  # noqa: RUF001
 """What no heading or term ends with."""
 
-
 Range = tuple[str, int, int]
 """Characters of a document: its id, the first, and the one behind the last."""
-
 
 SENTENCE = 1
 """The size of the unit `sentence`; see `unit_size`."""
