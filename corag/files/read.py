@@ -167,7 +167,9 @@ def find_files(root: str | Path, *, include: Sequence[str] = (), exclude: Sequen
 def _matches(path: PurePosixPath, globs: Sequence[str]) -> bool:
     # One spelling of accented letters: names of files have another one on some systems.
     names = [normalize("NFC", name) for name in (path.as_posix(), *path.parts)]
-    return any(fnmatchcase(name, normalize("NFC", glob.rstrip("/"))) for glob in globs for name in names)
+    spelled = [normalize("NFC", glob.rstrip("/").removeprefix("./")) for glob in globs]
+    # As elsewhere, `**/` is also no folder at all.
+    return any(fnmatchcase(name, one) for glob in spelled for one in (glob, glob.replace("**/", "")) for name in names)
 
 
 def _readable(
