@@ -59,7 +59,7 @@ def read_csv(data: bytes, name: str) -> FileText:
     """
     text = decode(data)
     first = next((line for line in io.StringIO(text) if any(map(line.count, _DELIMITERS))), "")
-    delimiter = max(_DELIMITERS, key=first.count)
+    delimiter = max(_DELIMITERS, key="".join(first.split('"')[::2]).count)  # outside of quotation marks
     csv.field_size_limit(MAX_TEXT_BYTES)
     rows, numbers, line = [], [], 1
     read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)

@@ -55,7 +55,7 @@ _PAGES = ("bs4", "lxml", "markdownify")
 READERS: Mapping[str, Reader] = {
     "markdown": Reader("corag.files.plain:read_md", 8),
     "text": Reader("corag.files.plain:read_text", 4),
-    "csv": Reader("corag.files.plain:read_csv", 6),
+    "csv": Reader("corag.files.plain:read_csv", 7),
     "jsonl": Reader("corag.files.plain:read_jsonl", 4),
     "json": Reader("corag.files.plain:read_json", 4),
     "html": Reader("corag.files.web:read_html", 8, _PAGES),
