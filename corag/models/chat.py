@@ -200,7 +200,7 @@ class Chat(Part, ABC):
             ReaderError: A reply is missing.
         """
         for messages in conversations:
-            self._check(messages)
+            self._check(messages, self._most(first_tokens=first_tokens))
 
         def whole(messages: Messages) -> ChatReply:
             reply = ChatReply()
@@ -218,22 +218,26 @@ class Chat(Part, ABC):
 
         It raises as `ask_many`; a `ReaderError` while iterating.
         """
-        self._check(messages)
+        self._check(messages, self.max_answer_tokens)
         return self._streamed(messages, ChatReply())
 
     def ask(self, messages: Messages) -> ChatReply:
         """Return the whole reply to one conversation; see `ask_many`."""
         return self.ask_many([messages])[0]
 
-    def _check(self, messages: Messages) -> None:
+    def _most(self, *, first_tokens: bool) -> int:
+        """Return the most tokens of a reply."""
+        return 1 if first_tokens else self.max_answer_tokens
+
+    def _check(self, messages: Messages, limit: int) -> None:
         for message in messages:
             check_text("a message", message["content"])
         if (window := self.context_window) is None:
             return
-        if (prompt_tokens := self.count(messages)) + self.max_answer_tokens > window:
+        if (prompt_tokens := self.count(messages)) + limit > window:
             counted = "" if self.tokens.exact else " (an upper estimate: name the model's tokenizer to count exactly)"
             raise InputError(
-                f"the prompt has {prompt_tokens} tokens{counted} and the reply up to {self.max_answer_tokens}, more "
+                f"the prompt has {prompt_tokens} tokens{counted} and the reply up to {limit}, more "
                 f"than the {window} of the window of {self.title}; lower the token budget or max_answer_tokens, or "
                 "shorten the question"
             )
@@ -349,7 +353,7 @@ class OllamaChat(Chat):
             "temperature": self.temperature,
             "seed": self.seed,
             "num_ctx": self._grown_window(messages),
-            "num_predict": 1 if first_tokens else self.max_answer_tokens,
+            "num_predict": self._most(first_tokens=first_tokens),
         }
         # Servers have log-probabilities since version 0.12.11; older ones, and models that run elsewhere, have none.
         wanted = {"logprobs": True, "top_logprobs": MOST_ALTERNATIVES} if first_tokens else {}
@@ -447,7 +451,7 @@ class OpenAIChat(Chat):
         """Send one request; if the server refuses it, send it again with fewer fields."""
         import openai
 
-        limit = 1 if first_tokens else self.max_answer_tokens
+        limit = self._most(first_tokens=first_tokens)
         basic = {"max_tokens": limit, "temperature": self.temperature}
         forms: list[dict[str, Any]] = [
             {**basic, "seed": self.seed, "stream_options": {"include_usage": True}},

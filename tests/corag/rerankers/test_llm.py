@@ -47,6 +47,12 @@ def test_the_value_is_the_share_of_yes(kind):
     assert request.get("max_tokens", request.get("options", {}).get("num_predict")) == 1
 
 
+def test_a_prompt_may_fill_a_window_but_for_the_one_token_of_the_reply():
+    with ChatServer(weighing) as server:
+        reader = f"openai(model=llama3.1:8b, base_url={server.base_url}, window=400, tokenizer=minilm)"
+        assert corag.reranker(f"llm(reader={reader})").score(QUESTION, ["Berlin."])[0] > 0
+
+
 def test_a_child_repeats_its_parents_prompt_up_to_the_appended_chunk():
     with ChatServer(weighing) as server:
         scorer = corag.reranker(openai_part(server)).scorer(QUESTION, CHUNKS)
