@@ -365,7 +365,7 @@ class EmbeddingSelector(BudgetedSelector):
 
     def _comparable(self, problem: SelectionProblem) -> SelectionProblem:
         """Return a problem with similarities that can be compared."""
-        if problem.kind in self.compared:
+        if problem.kind in self.compared and problem.whole is None:
             return problem
         question = self.cached_embedder.vectors([problem.query], query=True)[0]
         pairs = zip(problem.candidates, (self._vectors(problem) @ question).tolist(), strict=True)

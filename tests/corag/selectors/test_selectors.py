@@ -94,6 +94,14 @@ def test_what_compares_similarities_computes_them(name, kind):
     )
 
 
+@pytest.mark.parametrize("name", COMPARING)
+def test_sentences_are_compared_by_their_own_cosines(name):
+    selector = corag.selector(name, embedder=HashEmbedder(), tokenizer=CHARACTERS, unit="sentence")
+    selection = selector.select("a?", given_by("score"), 40)
+    vectors = HashEmbedder().embed(["a?", *(chunk.text for chunk in selection.chunks)])
+    assert selection.value == pytest.approx(float((vectors[1:] @ vectors[0]).mean()), abs=1e-6)
+
+
 class Broken(BudgetedSelector):
     """Chooses and writes what it is told to."""
 
