@@ -84,7 +84,8 @@ def needs(found: Curves, ours: str, theirs: str) -> list[Need]:
     listed = []
     for (method, budget), other in sorted(found.items(), key=lambda item: item[0][1]):
         if method == theirs and len(own) > 1 and (budget > budgets[0] or other[0, 0] >= own[0][0, 0]):
-            held, tokens = np.maximum.accumulate([of[:, 0] for of in own]).T, np.log([of[:, 1] for of in own]).T
+            held = np.maximum.accumulate([of[:, 0] for of in own]).T
+            tokens = np.log([np.maximum(of[:, 1], 1.0) for of in own]).T  # nothing may fit the smallest budget
             wanted = list(map(_tokens_for, other[:, 0], held, tokens))
             needed, interval, smallest = f"{wanted[0]:.0f}", "", own[0][0, 1]
             if np.isinf(wanted[0]):

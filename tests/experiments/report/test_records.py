@@ -91,6 +91,10 @@ def test_tokens_for_what_another_method_holds_by_hand():
     level = held(64, "corag", 0, 0, 50) + held(256, "corag", 1, 1, 200) + held(1024, "corag", 1, 1, 800)
     [first] = needs(curves(level + held(1024, FILLING, 1, 1, 1000)), "corag", FILLING)
     assert str(first) == "1000: 200 (200 to 200)"
+    # Nothing fits the smallest budget.
+    none = held(64, "corag", 0, 0, 0) + held(256, "corag", 0.8, 1, 100)
+    [half] = needs(curves(none + held(256, FILLING, 0.4, 0.5, 60)), "corag", FILLING)
+    assert str(half) == "60: 10 (10 to 10)"
     lead = (
         "**Tokens in which the default holds what filling holds in 240: 100 on kinds known; "
         "in 1000: not held on kinds known.**"
