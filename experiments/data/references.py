@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,9 @@ def write_references(config: ReferencesConfig) -> tuple[Path, int]:
     if out.absolute() == source.absolute():
         raise InputError(f"out is the data folder itself, {out}; give another one")
     folder = DataFolder.open(source)
+    # A question that BEIR has in several splits is in the first, as a line names one.
+    unique = {query.id: query for query in reversed(folder.queries)}
+    folder = replace(folder, queries=tuple(unique.values())[::-1])
     queries = _unanswered(folder, config)
     settings: dict[str, Any] = {
         "reader": spelling(reader), "budget": config.budget, "splits": config.splits, "limit": config.limit,
