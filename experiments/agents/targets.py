@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import agent
+from common.checks import check_range
 from common.configuration import parse
 from corag.errors import DataError, InputError
 from corag.selectors.corag.search import REFERENCE_TOKENS
@@ -51,10 +52,8 @@ class TargetConfig:
     margin: float = 0.1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.price < np.inf:
-            raise InputError(f"expected price to be a finite number of at least 0, got {self.price}")
-        if not np.isfinite(self.margin):
-            raise InputError(f"margin must be a finite number, got {self.margin}")
+        check_range("price", self.price, 0, np.inf)
+        check_range("margin", self.margin, -1, np.inf)
 
 
 def utility(labels: Labels, config: TargetConfig) -> FloatArray:

@@ -75,7 +75,8 @@ class FolderWriter(ExitStack):
     def passage(self, passage: Document) -> None:
         """Write a passage if it is new."""
         if self._is_new(f"passage {passage.id}"):
-            _write(self._corpus, {"id": passage.id, "title": passage.title, "text": passage.text})
+            row = {"id": passage.id, "title": passage.title, "text": passage.text}
+            self._corpus.write(_line(row).encode())
             self.num_passages += 1
 
     def question(self, question: Question, split: str) -> None:
@@ -88,7 +89,7 @@ class FolderWriter(ExitStack):
         answers, gold = list(question.answers), list(question.gold)
         row = {"id": question.id, "question": question.question, "answers": answers, "gold": gold, "split": split}
         pool = {"candidates": [passage.id for passage in question.passages]} if question.pool else {}
-        _write(self._queries, {**question.extra, **row, **pool})
+        self._queries.write(_line({**question.extra, **row, **pool}).encode())
         self.num_questions[split] = self.num_questions.get(split, 0) + 1
 
     def _is_new(self, name: str) -> bool:
@@ -98,12 +99,10 @@ class FolderWriter(ExitStack):
             raise OSError(str(error)) from error
 
 
-def write_data(folder: Path, corpus: Iterable[Mapping[str, Any]], queries: Iterable[Mapping[str, Any]]) -> None:
-    """Write a data folder, each file in one step; see `corag.text.data`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, rows in (("corpus", corpus), ("queries", queries)):
-        lines = "".join(to_json(row) + "\n" for row in rows)
-        write_atomically(folder / f"{name}.jsonl", lines)
+def write_data(folder: Path, **files: Iterable[Mapping[str, Any]]) -> None:
+    """Write `corpus` and `queries` of a data folder, or one of them, each in one step; see `corag.text.data`."""
+    for name, rows in files.items():
+        write_atomically(folder / f"{name}.jsonl", "".join(map(_line, rows)))
 
 
 def line_of(query: Query) -> dict[str, Any]:
@@ -111,13 +110,6 @@ def line_of(query: Query) -> dict[str, Any]:
     row = asdict(query)
     extra, optional = row.pop("extra"), ("candidates", "grades", "history")
     return {**extra, **{name: value for name, value in row.items() if value or name not in optional}}
-
-
-def write_queries(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write the questions of a data folder."""
-    with _zipped(folder / QUERIES_FILE) as file:
-        for row in rows:
-            _write(file, row)
 
 
 def share_corpus(folder: Path, other: Path) -> None:
@@ -181,6 +173,6 @@ def _zipped(path: Path) -> Iterator[IO[bytes]]:
         yield cast(IO[bytes], zipped)
 
 
-def _write(file: IO[bytes], row: Mapping[str, Any]) -> None:
+def _line(row: Mapping[str, Any]) -> str:
     # Some sources hold halves of characters.
-    file.write(well_formed(json.dumps(row, ensure_ascii=False)).encode() + b"\n")
+    return well_formed(json.dumps(row, ensure_ascii=False)) + "\n"

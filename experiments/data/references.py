@@ -26,7 +26,7 @@ from corag.text.data import DataFolder, Query, find_data, passage_at
 from corag.text.documents import SEPARATOR
 from corag.types import PromptedReader, Reader
 from experiments.data.config import comma_separated
-from experiments.data.folder import is_written, line_of, read_source, share_corpus, write_queries, write_source
+from experiments.data.folder import is_written, line_of, read_source, share_corpus, write_data, write_source
 from experiments.data.splits import questions_of
 from experiments.run.journal import Journal, fingerprint
 
@@ -94,7 +94,7 @@ def write_references(config: ReferencesConfig) -> tuple[Path, int]:
             with new_folder(out) as draft:
                 share_corpus(draft, source)
                 lines = (_line(query, answers.get(query.id), settings["reader"]) for query in folder.queries)
-                write_queries(draft, lines)
+                write_data(draft, queries=lines)
                 by = f"{len(answers)} reference answers by {settings['reader']}"
                 written = {
                     "what": f"{known.get('what', source.name)}; {by}",

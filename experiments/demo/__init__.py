@@ -41,7 +41,7 @@ class Demo:
 def write_data_folder(path: Path) -> Demo:
     """Write the demo's corpus and questions as a data folder."""
     demo = load()
-    write_data(path, demo.documents, demo.queries)
+    write_data(path, corpus=demo.documents, queries=demo.queries)
     return demo
 
 

@@ -94,7 +94,7 @@ def draw(data: Path, runs: Path, limit: int, sets: Mapping[str, str] = SETS) -> 
             gold.update(others[row] for row in np.random.default_rng(0).permutation(len(others))[:PART_OF_CORPUS])
             documents = [one for one in documents if one.id in gold]
         rows = {row["id"]: row for _, row in read_lines(find_file(folder.path, "queries"), json.loads)}
-        write_data(target, map(asdict, documents), (rows[query.id] for query in drawn))
+        write_data(target, corpus=map(asdict, documents), queries=(rows[query.id] for query in drawn))
         run = {query.id: query.gold for query in drawn}
         (runs / "data" / f"{name}.gold.run").write_text("".join(run_lines(run, "gold")), encoding="utf-8")
     (runs / "out").mkdir(exist_ok=True)
