@@ -8,7 +8,6 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, time, timedelta
-from itertools import zip_longest
 from typing import Any
 
 from corag.files.markdown import FileText, TextBuilder
@@ -93,19 +92,30 @@ def _text(shape: Any) -> str:
 
 
 def _chart(chart: Any) -> list[list[str]]:
-    """Return the numbers of a chart: a row for each category, a column for each series."""
+    """Return the numbers of a chart of any kind: a row for each category or point, a column for each series."""
+    title = chart.chart_title.text_frame.text if chart.has_title and chart.chart_title.has_text_frame else ""
+    series = chart._chartSpace.xpath(".//c:ser")
+    names = _points(series[0], "(c:cat|c:xVal)") if series else {}
+    columns = [_points(one, "(c:val|c:yVal)") for one in series]
+    rows = sorted(set(names).union(*columns))
+    cells = [[names.get(row, str(row + 1)), *(column.get(row, "") for column in columns)] for row in rows]
+    return [[title, *(one.xpath("string(c:tx//c:v)") for one in series)], *cells]
+
+
+def _points(series: Any, part: str) -> dict[int, str]:
+    """Return the texts or numbers of a part of a series by their places, as the document shows them."""
     from openpyxl.styles.numbers import is_date_format  # type: ignore[import-untyped]
     from openpyxl.utils.datetime import from_excel  # type: ignore[import-untyped]
 
-    title = chart.chart_title.text_frame.text if chart.has_title and chart.chart_title.has_text_frame else ""
-    series = list(chart.series)
-    columns = [[f"{value:.15g}" if value is not None else "" for value in one.values] for one in series]
-    plot = chart.plots[0]
-    names = list(map(str, plot.categories)) or [x.text for x in plot._element.xpath("c:ser[1]/c:xVal//c:v")]
-    if any(is_date_format(one.text) for one in plot._element.xpath("c:ser[1]/c:cat//c:formatCode")):
-        names = [_shown(from_excel(float(name)), "") for name in names]
-    names = names or [str(row) for row in range(1, len(columns[0]) + 1)]
-    return [[title, *(one.name for one in series)], *(list(row) for row in zip_longest(names, *columns, fillvalue=""))]
+    number_format = series.xpath(f"string({part}//c:formatCode)")
+    shown: dict[int, str] = {}
+    for point in series.xpath(f"{part}//c:pt"):
+        value = point.findtext("{*}v")
+        if number_format and value[:1] != "#":  # #N/A
+            number = float(value)
+            value = _shown(from_excel(number) if is_date_format(number_format) else number, number_format)
+        shown.setdefault(int(point.get("idx")), value)
+    return shown
 
 
 def _visible(text: str) -> str:

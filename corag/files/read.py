@@ -61,7 +61,7 @@ READERS: Mapping[str, Reader] = {
     "html": Reader("corag.files.web:read_html", 8, _PAGES),
     "docx": Reader("corag.files.web:read_docx", 5, ("mammoth", *_PAGES)),
     "pdf": Reader("corag.files.pdf:read_pdf", 3, ("pypdfium2",)),
-    "pptx": Reader("corag.files.office:read_pptx", 6, ("pptx",)),
+    "pptx": Reader("corag.files.office:read_pptx", 7, ("pptx",)),
     "xlsx": Reader("corag.files.office:read_xlsx", 6, ("openpyxl",)),
     "rst": Reader("corag.files.markup:read_rst", 5, ("docutils", *_PAGES)),
     "asciidoc": Reader("corag.files.markup:read_asciidoc", 4),
