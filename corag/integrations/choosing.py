@@ -16,7 +16,7 @@ from common.checks import check_budget
 from common.configuration import spelling
 from corag.budget import choose_within
 from corag.candidates import as_candidates
-from corag.registry import SELECTORS, Part
+from corag.registry import SELECTORS, TOKENIZERS, Part
 from corag.registry import tokens as make_tokens
 from corag.text.documents import with_title
 from corag.text.units import chosen_parts
@@ -63,7 +63,8 @@ class Chooser(BaseModel):
         """Return a setting with parts of this project and paths by their names, and others as they are."""
         if isinstance(value, Mapping):
             return {key: self.by_name(inner) for key, inner in value.items()}
-        return spelling(value) if isinstance(value, Part | TokenCounter | PurePath) else value
+        counts = isinstance(value, TokenCounter) and TOKENIZERS.knows(value.name)  # no function of one's own
+        return spelling(value) if counts or isinstance(value, Part | PurePath) else value
 
     @cached_property
     def selector(self) -> Selector:

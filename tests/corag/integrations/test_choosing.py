@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import corag
 from corag.errors import InputError
 from corag.integrations.choosing import KEY
 from tests.corag.integrations.worlds import FACTS, QUESTION, Note, Notes, Writes, tokens
@@ -101,3 +102,9 @@ def test_the_rendered_text_never_costs_more_than_the_budget(texts, budget, separ
     chosen, selection = choose(documents, budget, chooser)
     if chosen:
         assert tokens(chooser._render(chosen), counter) == selection["cost_tokens"] <= budget
+
+
+def test_a_counter_of_ones_own_is_not_written_by_a_name_that_nothing_knows():
+    own = corag.tokens(str.split)
+    assert Notes(tokenizer=own).model_dump()["tokenizer"] is own
+    assert Notes(tokenizer=corag.tokens()).model_dump()["tokenizer"] == "minilm"
