@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 _ANNOUNCED_SECONDS = 30
 """From this time on a first index is announced."""
-BF16_EMBEDDER = "minilm"
-"""The embedder whose vectors in bf16 find what those in fp32 find (lab notebook)."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def run(config: IndexConfig) -> None:
     """Index a folder, or bring its index up to date.
 
     MiniLM's vectors are computed in bf16 where the processor has it, unless a precision is given: in about half the
-    time, and their recall was measured to be the same.
+    time, and their recall was measured to be the same (lab notebook).
     """
     import corag
     from corag.index import update_index
@@ -72,7 +70,7 @@ def run(config: IndexConfig) -> None:
     from corag.untrusted import check_untrusted
 
     precision = config.precision
-    if config.embedder == BF16_EMBEDDER and precision == "auto":
+    if config.embedder == "minilm" and precision == "auto":
         precision = resolve_device("reranker").precision
     with runtime(precision=precision):
         embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)

@@ -225,8 +225,7 @@ def trimmed(text: str, spans: Iterable[Span], header: str = "") -> Iterator[tupl
 
 
 def _lines(text: str, span: Span) -> list[Span]:
-    start, end = span
-    return list(pairwise([start, *line_ends(text[start:end], start)]))
+    return list(pairwise([span[0], *line_ends(text[slice(*span)], span[0])]))
 
 
 def paragraphs(text: str, span: Span) -> list[Span]:

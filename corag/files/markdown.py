@@ -19,15 +19,13 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from corag.files.lines import shortened_rules
-from corag.files.navigation import is_contents, is_row_of_links
+from corag.files.navigation import HEADINGS, is_contents, is_row_of_links
 
 # Inline markup matters in headings alone.
 _BLOCKS = MarkdownIt("commonmark").enable("table").disable("inline")
 _INLINE = MarkdownIt("commonmark")
 _LEAVES = {"paragraph_open", "heading_open", "fence", "code_block", "table_open", "html_block"}
 
-# A row of links under such a heading is what that is about.
-_PARTS = ("h2", "h3", "h4", "h5", "h6")
 _MAX_ROW = 4096
 """Characters of a paragraph that may be a row of links, addresses included."""
 _MAX_HEADER = 240
@@ -317,7 +315,7 @@ def without_navigation(text: str) -> str:
             inner = [one for one in parts if one[0] and str(one[0].attrs.get("href", "")).startswith("#")]
             sizes = [sum(sum(map(str.isalnum, words)) for _, words in some) for some in (inner, parts)]
             is_navigation = is_contents(len({id(link) for link, _ in inner}), *sizes)
-        elif kind in ("paragraph_open", "html_block") and above not in _PARTS and len(contents[0]) < _MAX_ROW:
+        elif kind in ("paragraph_open", "html_block") and above not in HEADINGS and len(contents[0]) < _MAX_ROW:
             is_navigation = is_row_of_links(_linked(contents[0], references))
         else:
             is_navigation = False

@@ -112,7 +112,6 @@ def read_tex(data: bytes, name: str) -> FileText:
     known = [macrospec.MacroSpec(*command) for command in arguments.items()]
     walked.add_context_category("corag", known, [macrospec.EnvironmentSpec("longtable", "[{")], prepend=True)
     macro, environment = latex2text.MacroTextSpec, latex2text.EnvironmentTextSpec
-    title: list[str] = []
     defined: dict[str, str] = {}
 
     def define(node: Any, l2tobj: Any) -> str:
@@ -127,7 +126,7 @@ def read_tex(data: bytes, name: str) -> FileText:
     def text_of(source: str) -> str:
         return str(converter.nodelist_to_text(latexwalker.LatexWalker(source, walked).get_latex_nodes()[0]))
 
-    macros = [macro("title", lambda node, l2tobj: title.extend(l2tobj.node_arg_to_text(node, 0).split()))]
+    macros = [macro("title", lambda node, l2tobj: defined.update(title=l2tobj.node_arg_to_text(node, 0)))]
     macros += [macro("item", _tex_item), *(macro(level, _tex_heading) for level in _TEX_LEVELS)]
     macros += [macro(command, "") for command in _TEX_NO_TEXT]
     macros += [macro(command, define) for command in ("newcommand", "renewcommand", "providecommand")]
@@ -140,7 +139,7 @@ def read_tex(data: bytes, name: str) -> FileText:
     if begun:
         text_of(preamble)  # which may have the title, and commands of its own
     markdown = text_of(body.partition("\\end{document}")[0] if begun else text).replace("\xa0", " ")
-    return read_markdown(markdown, name, title=" ".join(title))
+    return read_markdown(markdown, name, title=" ".join(defined.get("title", "").split()))
 
 
 def _tex_heading(node: Any, l2tobj: Any) -> str:

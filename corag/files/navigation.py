@@ -14,7 +14,7 @@ _RELATIONS = {"next", "prev", "previous", "up", "start", "contents", "index"}
 # A row of links: what may be one, what says something in such a form, its letters and digits, and what divides it.
 _ROWS = {"p", "div", "center", "header", "footer"}
 _ENTRIES = {"li", "dd", "dt", "td", "th", "figcaption"}
-_HEADINGS = {"h2", "h3", "h4", "h5", "h6"}
+HEADINGS = {"h2", "h3", "h4", "h5", "h6"}
 _MAX_ROW = 200
 _MIN_ROW_LINKED = 0.9
 _DIVIDERS = set("|\u00a6\u00b7\u2022\u25cf\u00bb\u203a>/[]\u2013\u2014\u2190\u2192")
@@ -91,13 +91,10 @@ def remove_navigation(content: Any) -> None:
         share = linked[key] / letters[key]
         return links[key] >= _MIN_LINKS and (share >= _MIN_LINKED or 2 * marked[key] > links[key])
 
-    def is_in_page(element: Any) -> bool:
-        return is_contents(links[id(element)], inner[id(element)], letters[id(element)])
-
     def is_under_heading(element: Any) -> bool:
         while element is not content and element.find_previous_sibling() is None:
             element = element.parent
-        return element is not content and element.find_previous_sibling().name in _HEADINGS
+        return element is not content and element.find_previous_sibling().name in HEADINGS
 
     def is_row(element: Any) -> bool:
         key = id(element)
@@ -110,7 +107,8 @@ def remove_navigation(content: Any) -> None:
         return is_row_of_links((around[id(node.parent)][1], node) for node in element.descendants if node.name is None)
 
     blocks = [above[0] for above, _ in around.values() if above and above[0].name in _BLOCKS and letters[id(above[0])]]
-    removed = {id(block): block for block in blocks if is_in_page(block) or is_row(block)}
+    contents = [one for one in blocks if is_contents(links[id(one)], inner[id(one)], letters[id(one)])]
+    removed = {id(block): block for block in (*contents, *filter(is_row, blocks))}
     for ordered in (texts, texts[::-1]):
         for _, above in ordered:
             around_it = (one for one in reversed(above) if one.name in _BLOCKS and leads_elsewhere(one))

@@ -9,6 +9,7 @@ import warnings
 import zipfile
 from codecs import BOM_UTF8, lookup
 from collections import deque
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from shutil import which
@@ -23,7 +24,6 @@ from corag.files.markdown import FileText, fenced, letters, read_markdown
 from corag.files.navigation import remove_navigation
 from corag.files.office import check_archive
 from corag.files.read import NESTED, UnreadableFileError, decode
-from corag.text.units import INDENT
 
 MAX_DEPTH = 150
 """Elements within each other: what is deep inside is looked at once for each element around it."""
@@ -121,13 +121,11 @@ def parse_html(data: bytes | str, parser: str = "lxml") -> Any:
 def _decoded(page: bytes) -> str:
     """Return the text of a page by the encoding that it declares, or else, and where that is wrong, as any text."""
     declared = EncodingDetector.find_declared_encoding(page, is_html=True)
-    if declared is None or page.startswith(BOM_UTF8):
-        return decode(page)
-    try:
-        # As browsers read what is declared to be ISO-8859-1: its other characters are controls, which no page has.
-        return page.decode("cp1252" if lookup(declared).name == "iso8859-1" else declared)
-    except (LookupError, UnicodeDecodeError):
-        return decode(page)
+    if declared is not None and not page.startswith(BOM_UTF8):
+        with suppress(LookupError, UnicodeDecodeError):
+            # As browsers read what is declared to be ISO-8859-1: its other characters are controls, which no page has.
+            return page.decode("cp1252" if lookup(declared).name == "iso8859-1" else declared)
+    return decode(page)
 
 
 def read_docx(data: bytes, name: str) -> FileText:
@@ -203,7 +201,7 @@ def read_man(data: bytes, name: str) -> FileText:
         synopsis.replace_with(" ".join(synopsis.get_text().split()))
     markdown = markdown_of(tree.select_one(".manual-text"))
     # A list with signs; an option, by what is set in below it.
-    described = markdown.replace("•\n:   ", "- ").replace("\n:   ", f"\n{INDENT}")
+    described = markdown.replace("•\n:   ", "- ").replace("\n:   ", "\n    ")
     return read_markdown(described, name, title="" if title == "()" else title)
 
 

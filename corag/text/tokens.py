@@ -11,6 +11,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,7 +120,7 @@ def token_counts(tokens: TokenCounter, texts: Sequence[str]) -> NDArray[np.int64
 
 def checked_counts(name: str, counts: object, num_texts: int) -> NDArray[np.int64]:
     """Return what a token counter returned, `[num_texts]`; anything but whole numbers of at least 0 is refused."""
-    try:
+    with suppress(ValueError):
         checked: NDArray[Any] = np.asarray(counts) if num_texts else np.zeros(0, np.int64)
         if (
             checked.shape == (num_texts,)
@@ -127,8 +128,6 @@ def checked_counts(name: str, counts: object, num_texts: int) -> NDArray[np.int6
             and ((checked >= 0) & (checked <= MOST_TOKENS)).all()
         ):
             return checked.astype(np.int64)
-    except ValueError:
-        pass
     raise InputError(
         f"token counter {name!r} returned {counts!r:.80} for {num_texts} texts; expected as many whole numbers from 0 "
         "to 10^12, or for one text a sequence of tokens"
@@ -336,15 +335,13 @@ def of_model(*, model: str | Path) -> TokenCounter:
 def tokens_for_model(name: str) -> TokenCounter | None:
     """Return what counts the tokens of a model that a server runs; None if it is not on this machine."""
     served = name.rpartition("/")[2].replace(":", "-")
-    try:
+    with suppress(InputError, MissingExtraError, ModelError):
         if _OPENAI_MODEL.match(served):
             return by_tiktoken(model=served)
         if (own := Path(name) / FILE).is_file():  # servers call a model by its folder, too
             return file_counter(own, name)
         if (cached := in_cache(name)) is not None:
             return file_counter(cached, name)
-    except (InputError, MissingExtraError, ModelError):
-        pass
     return None
 
 

@@ -24,8 +24,6 @@ from corag.types import Chunk
 
 GAP, LINE_GAP = " … ", "\n…\n"
 """Mark what was left out of a line, and between lines."""
-INDENT = "    "
-"""Before what describes the line above it, such as an option."""
 MAX_CHARACTERS = 800
 """A longer sentence is cut after a clause, else after a word, else in a word."""
 MAX_WINDOW = 1000
