@@ -351,12 +351,8 @@ def calibrated(
 def sample_search_orders(scorer: EvidenceScorer, chunks: Sequence[Chunk], seed: int) -> list[Order]:
     """Return orders that a search scores, drawn at random."""
     costs = [max(1, len(chunk.text) // 4) for chunk in chunks]  # about four characters a token in English
-    scored: list[Order] = []
-
-    def score(some: Sequence[Order]) -> FloatArray:
-        scored.extend(some)
-        return scorer(some)
-
-    search.search(costs, score, BUDGET, search.SearchConfig(iterations=40, exploration=0.001))
-    chosen = np.random.default_rng(seed).permutation(len(scored))[:ORDERS_SAMPLED]
-    return [scored[index] for index in sorted(chosen.tolist())]
+    tree = search.search(costs, scorer, BUDGET, search.SearchConfig(iterations=40, exploration=0.001)).tree
+    assert tree is not None
+    scored = np.arange(len(tree))[1:]  # behind the root
+    nodes = np.random.default_rng(seed).permutation(scored)[:ORDERS_SAMPLED]
+    return [tree.order(node) for node in sorted(nodes.tolist())]
