@@ -81,12 +81,7 @@ class ChatReader(Chat):
 
     def stream(self, query: str, context: str) -> Generator[str, None, Answer]:
         """Yield the pieces of the model's reply as they arrive, and return the answer; closing it stops the model."""
-        pieces = self.stream_reply(self.messages(query, context))
-
-        def streamed() -> Generator[str, None, Answer]:
-            return self._answer((yield from pieces), context)
-
-        return streamed()
+        return self._answer((yield from self.stream_reply(self.messages(query, context))), context)
 
     def messages(self, query: str, context: str) -> Messages:
         """Return what the model is asked; `InputError` for an empty question."""
@@ -100,7 +95,10 @@ class ChatReader(Chat):
             return question
         told = "\n".join(f"Question: {asked}\nAnswer: {answer or 'none'}" for asked, answer in turns)
         rewrite = prompt("rewrite", "corag/prompts/chat", needs=["history", "question"])
-        written = self.ask(rewrite.messages(history=told, question=question))
+        messages = rewrite.messages(history=told, question=question)
+        if self.context_window is not None and self.count(messages) + self.max_answer_tokens > self.context_window:
+            return self.standing_alone(question, list(turns)[1:])  # it is told the last ones that fit
+        written = self.ask(messages)
         text = " ".join(written.text.split())
         return question if written.cut or not text else text
 

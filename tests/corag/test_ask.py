@@ -183,3 +183,13 @@ def test_a_conversation_says_what_is_wrong_with_an_answer_and_goes_on(small_inde
         assert main(["chat", "--index", str(small_index), "--method", "top-k(k=2)", "--reader", reader]) == 0
     shown = capsys.readouterr().out
     assert "Lake Sable is\n> How deep?\n310\n" in shown and "The answer was cut" in shown
+
+
+def test_turns_that_do_not_fit_the_window_are_not_told():
+    with ChatServer(Sent("Which river ends in Lake Sable?")) as server:
+        reader = OllamaReader(host=server.host, num_ctx=900, max_answer_tokens=100)
+        long = [("What is sand?", "Sand is dry. " * 300), *TURNS]
+        assert reader.standing_alone(FOLLOW_UP, long) == "Which river ends in Lake Sable?"
+        assert reader.standing_alone(FOLLOW_UP, long[:1]) == FOLLOW_UP
+    [asked] = server.chats
+    assert "310 metres" in contents(asked)[1] and "Sand" not in contents(asked)[1]
