@@ -100,20 +100,24 @@ def _headings(chunk: Chunk) -> Sequence[object]:
 def places_of(texts: Sequence[str]) -> dict[int, tuple[int, int]]:
     """Return the places of texts that overlap, by row: the first text of their document, and where in it they begin.
 
-    One follows another if it begins with what that ends with, from the start of a word on, or is all within it.
+    One follows another if it begins with what that ends with, from the start of a word on, or is all within it. Of
+    several that begin so, as below a header that repeats, only the first does: they would be in one place.
     """
     beginnings: dict[str, list[int]] = {}
     for row, text in enumerate(texts):
         beginnings.setdefault(text[:LEAST_SHARED], []).append(row)
     follows: dict[int, tuple[int, int]] = {}  # the text before it, and where in that it begins
+    followed: set[int] = set()
     for row, text in watched(enumerate(texts), 16):
         for word in _WORD.finditer(text, max(0, len(text) - MOST_SHARED), max(0, len(text) - LEAST_SHARED + 1)):
             start = word.start()
             for other in beginnings.get(text[start : start + LEAST_SHARED], ())[:_MOST_ALIKE] if start else ():
                 if other == row or other in follows:
                     continue
-                if texts[other].startswith(text[start:]) or text.startswith(texts[other], start):
+                is_within = text.startswith(texts[other], start)
+                if is_within or (row not in followed and texts[other].startswith(text[start:])):
                     follows[other] = row, start
+                    followed |= set() if is_within else {row}
     places: dict[int, tuple[int, int]] = {}
     for row in follows:
         path: dict[int, int] = {}

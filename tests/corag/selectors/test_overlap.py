@@ -128,7 +128,7 @@ def test_places_of_strings():
     }
     chinese = "".join(chr(0x6C34 + number) for number in range(60))
     assert places_of([chinese[:40], chinese[10:]]) == {1: (0, 10), 0: (0, 0)}
-    assert places_of(["An old one. " + one, one + " A", one + " B"])[1] == (0, 12)
+    assert places_of(["An old one. " + one, one + " A", one + " B"]) == {0: (0, 0), 1: (0, 12)}
 
 
 def test_places_that_disagree_with_the_texts_are_not_believed():
