@@ -98,6 +98,9 @@ _NOT_TEXT = "not text, and of no type that is read"
 # The older encodings that files have today; among all that there are, a guess goes astray.
 _GUESSES = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1255", "koi8_r", "cp932", "euc_jp", "gb18030", "big5", "cp949"]
 
+# Languages of Windows-1250. Texts in others that look as good in it as in Windows-1252 are in that.
+_CENTRAL = {"Croatian", "Czech", "Hungarian", "Polish", "Romanian", "Slovak", "Slovene"}
+
 
 class UnreadableFileError(CoragError):
     """A file without readable text; the message is the reason alone, without the path."""
@@ -327,8 +330,9 @@ def _guess(data: bytes) -> str:
         from charset_normalizer import from_bytes
     except ImportError:
         return "cp1252"
-    best = from_bytes(data, cp_isolation=_GUESSES).best()
-    return "cp1252" if best is None else str(best.encoding)
+    found = {str(match.encoding): match.language for match in from_bytes(data, cp_isolation=_GUESSES)}  # best first
+    is_western = "cp1252" in found and found.get("cp1250") not in _CENTRAL
+    return next((name for name in found if name != "cp1250" or not is_western), "cp1252")
 
 
 def missing_needs(kinds: Set[str]) -> list[str]:

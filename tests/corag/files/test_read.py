@@ -59,6 +59,9 @@ def test_any_markdown_keeps_its_text_in_order(text):
     [
         *(("Zürich, 漢字, שלום 😀\r\n", name) for name in ("utf-8", "utf-8-sig", "utf-16", "utf-32")),
         ("Die Größe der Straße in Zürich beträgt fünf Kilometer. Übermäßig schön.", "cp1252"),
+        ("A ação não está na página. São três irmãos. Você também é avó. O coração português.", "cp1252"),
+        ("The café in Zürich sells crème brûlée. This is a long English text about nothing.", "cp1252"),
+        ("Árvíztűrő tükörfúrógép. A szivattyú súlya tizenkét kilogramm, őrült.", "cp1250"),
         ("Příliš žluťoučký kůň úpěl ďábelské ódy. Před použitím čtěte návod k obsluze.", "cp1250"),
         ("これは日本語の文章です。文字コードを調べます。", "shift_jis"),
     ],
