@@ -75,16 +75,14 @@ def run(config: IndexConfig) -> None:
     with runtime(precision=precision):
         embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)
     summarizer = SUMMARIZERS.make(config.tree_summarizer, defaults={"tokenizer": tokens}) if config.tree else None
-    chunking = corag.ChunkConfig(config.max_tokens, config.overlap_tokens)
-    include, exclude = _globs(config.include), _globs(config.exclude)
     with progress("index", quiet=config.quiet) as report:
         update = update_index(
             config.data,
             config.out,
             embedder,
-            chunking,
-            include=include,
-            exclude=exclude,
+            corag.ChunkConfig(config.max_tokens, config.overlap_tokens),
+            include=_globs(config.include),
+            exclude=_globs(config.exclude),
             tokens=tokens,
             overwrite=config.overwrite,
             reread=config.overwrite,

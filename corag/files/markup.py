@@ -108,8 +108,7 @@ def read_tex(data: bytes, name: str) -> FileText:
             text = text.replace(f"\\{mark}{{{code}}}", f"\\{mark}{{verbatim}}")
     preamble, begun, body = text.partition("\\begin{document}")
     walked, written = latexwalker.get_default_latex_context_db(), latex2text.get_default_latex_context_db()
-    arguments = dict.fromkeys(_TEX_LEVELS, "*[{") | _TEX_LAST
-    known = [macrospec.MacroSpec(*command) for command in arguments.items()]
+    known = [macrospec.MacroSpec(*one) for one in (dict.fromkeys(_TEX_LEVELS, "*[{") | _TEX_LAST).items()]
     walked.add_context_category("corag", known, [macrospec.EnvironmentSpec("longtable", "[{")], prepend=True)
     macro, environment = latex2text.MacroTextSpec, latex2text.EnvironmentTextSpec
     defined: dict[str, str] = {}

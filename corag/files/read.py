@@ -91,7 +91,6 @@ _INFO_INDEX = b"\0\b[index\0\b]"
 # Characters that no text has many of: controls, and U+FFFD for bytes that mean nothing.
 _NO_TEXT = dict.fromkeys([*range(9), *range(14, 27), *range(28, 32), *range(127, 160), 0xFFFD])
 _NO_TEXT_SHARE = 0.02
-_FEW = 3
 NESTED = "its elements are nested too deeply"
 _NO_READER = "{} is not read; save it as .docx"
 _NOT_TEXT = "not text, and of no type that is read"
@@ -320,7 +319,7 @@ def decode(data: bytes) -> str:
         if num_bad and sum(character > "\x7f" for character in text) <= 3 * num_bad:
             text = data.decode(_guess(data[:_GUESS_BYTES]), "replace")
     sample = text[:_GUESS_BYTES]
-    if len(sample) - len(sample.translate(_NO_TEXT)) > max(_FEW, _NO_TEXT_SHARE * len(sample)):
+    if len(sample) - len(sample.translate(_NO_TEXT)) > max(3, _NO_TEXT_SHARE * len(sample)):
         raise UnreadableFileError(_NOT_TEXT)
     return text
 

@@ -29,8 +29,7 @@ def visible(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Return a visible text without line feeds: its lines, stripped, with a space between them."""
-    lines = (line.strip() for line in visible(text).split("\n"))
-    return " ".join(line for line in lines if line)
+    return " ".join(filter(None, map(str.strip, visible(text).split("\n"))))
 
 
 def to_json(value: Any, *, shown: bool = False, **settings: Any) -> str:
