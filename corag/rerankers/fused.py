@@ -3,8 +3,9 @@
 A signal is what one reranker says of each passage alone. What it says is comparable only within a question, so each
 enters twice: standardised over the question's candidates, and as the difference to the best of them. A logistic
 regression, in which every kind of question weighs the same, turns them into the probability that the passage is
-evidence. The logit of a sentence is linear in that of its passage and in its own standardised late interaction and
-BM25.
+evidence. To its logit comes what another passage passes on to one whose title it names: the page that holds the answer
+may be named in a page that the question names, and not in the question. The logit of a sentence is linear in that of
+its passage and in its own standardised late interaction and BM25.
 
 A combination is worth, first, its expected share of the evidence: the sum of its probabilities, raised to a power, over
 that of all candidates. Without the power many improbable texts together would weigh too much; it is fitted so that
@@ -33,6 +34,7 @@ from corag.models.encoders import EncoderPart
 from corag.models.trained import check_base, load_adapter, shipped_adapter
 from corag.optional import to_install, warn_once
 from corag.registry import RERANKERS
+from corag.rerankers.evidence.signals import plain, split_title, title_links, without_qualifier
 from corag.rerankers.late import Late
 from corag.rerankers.scorers import CachedScorer, by_length
 from corag.text.units import UnitChunk, source_of
@@ -76,10 +78,11 @@ class FusedWeights:
             standardised, `[3]`.
         sentence_bias: Added to their sum.
         sharpness: The power of probabilities in the expected share of the evidence.
+        link: Weight of what a passage gets from those that name it; see `passed_on`.
     """
 
     _TENSORS: ClassVar = ("passage", "sentence")
-    _NUMBERS: ClassVar = ("passage_bias", "sentence_bias", "sharpness")
+    _NUMBERS: ClassVar = ("passage_bias", "sentence_bias", "sharpness", "link")
 
     signals: tuple[str, ...]
     passage: FloatArray
@@ -87,6 +90,7 @@ class FusedWeights:
     sentence: FloatArray
     sentence_bias: float
     sharpness: float
+    link: float
 
     @classmethod
     def load(cls, folder: str | Path) -> FusedWeights:
@@ -112,9 +116,10 @@ class FusedWeights:
         """Return what an adapter's weights file holds."""
         return {name: getattr(self, name) for name in self._TENSORS}
 
-    def passages(self, signals: ArrayLike) -> FloatArray:
-        """Return the logit of each passage, `[n]`, from its signals, `[n, S]`."""
-        return features(signals) @ self.passage + self.passage_bias
+    def passages(self, signals: ArrayLike, links: FloatArray) -> FloatArray:
+        """Return the logit of each passage, `[n]`, from its signals, `[n, S]`, and the `links_of` all, `[n, n]`."""
+        logits = features(signals) @ self.passage + self.passage_bias
+        return logits + self.link * passed_on(logits, links)
 
     def sentences(self, of_passages: FloatArray, late: FloatArray, words: FloatArray) -> FloatArray:
         """Return the logit of each sentence from that of its passage and its own late interaction and BM25, `[m]`."""
@@ -136,6 +141,28 @@ def features(signals: ArrayLike) -> FloatArray:
     scaled = np.array([standardised(column) for column in table.T]).reshape(table.shape[1], len(table)).T
     behind = (table - table.max(axis=0, initial=-np.inf)) / 0.1 if len(table) else table
     return np.concatenate([scaled, behind, np.full((len(table), 1), np.log(max(1, len(table))))], axis=1)
+
+
+def passed_on(logits: FloatArray, links: FloatArray) -> FloatArray:
+    """Return the most that one passage passes on to each, `[n]`: its probability, divided among those that it links to.
+
+    `logits` are those of the passages, `[n]`, and `links` theirs, `[n, n]`.
+    """
+    shares = links / np.maximum(1.0, links.sum(axis=1, keepdims=True))
+    passed: FloatArray = (probability(logits)[:, None] * shares).max(axis=0, initial=0.0)
+    return passed
+
+
+def probability(logits: FloatArray) -> FloatArray:
+    """Return the probabilities of logits, of the same shape."""
+    return 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
+
+
+def links_of(passages: Sequence[Chunk]) -> FloatArray:
+    """Return whether the body of passage a names the title of b, `[n, n]`."""
+    parts = [(passage.text, *split_title(passage.text)) for passage in passages]
+    titles = np.array([plain(without_qualifier(title)) for _, title, _ in parts], dtype=np.str_)
+    return title_links(titles, [f" {plain(text[body:])} " for text, _, body in parts])
 
 
 def sentence_features(of_passages: FloatArray, late: FloatArray, words: FloatArray) -> FloatArray:
@@ -277,14 +304,14 @@ class Fused(EncoderPart):
         if any(isinstance(chunk, UnitChunk) for chunk in chunks):
             words = self._words(query, chunks, late)
             logits = self.weights.sentences(logits, words if maxima is None else maxima.mean(axis=1), words)
-        probabilities = 1 / (1 + np.exp(-np.clip(logits, -30, 30)))
+        probabilities = probability(logits)
         probabilities[[not any(map(str.isalnum, chunk.text)) for chunk in chunks]] = 0.0
         groups = near_equal([chunk.text for chunk in chunks])
         return FusedScorer(probabilities, groups, self.weights.sharpness, maxima, passages)
 
     def _passages(self, query: str, passages: Sequence[Chunk]) -> PassageLogits:
         late = self.late(query, passages)
-        logits = self.weights.passages(self.signal_values(query, passages, late)).tolist()
+        logits = self.weights.passages(self.signal_values(query, passages, late), links_of(passages)).tolist()
         return PassageLogits(late, {passage.id: logit for passage, logit in zip(passages, logits, strict=True)})
 
     def signal_values(self, query: str, passages: Sequence[Chunk], late: Late | None) -> FloatArray:

@@ -21,7 +21,18 @@ from corag.errors import DataError
 from corag.models.runtime import in_runtime, resolve_device
 from corag.models.trained import Adapter, save_adapter, shipped_adapter
 from corag.registry import EMBEDDERS, RERANKERS
-from corag.rerankers.fused import FORM, LATE, NAME, WORDS, Fused, FusedWeights, features, sentence_features
+from corag.rerankers.fused import (
+    FORM,
+    LATE,
+    NAME,
+    WORDS,
+    Fused,
+    FusedWeights,
+    features,
+    links_of,
+    passed_on,
+    sentence_features,
+)
 from corag.text.data import Query, is_evidence
 from corag.text.documents import Document
 from corag.text.units import SENTENCE, ranges_of, source_of, units
@@ -37,8 +48,8 @@ from experiments.run.journal import fingerprint
 
 ABOUT = """\
 The probability that a passage, or a sentence of it, is evidence for a question, from what several rerankers say of it:
-logistic regressions with a few dozen weights over frozen models. A combination is worth its expected share of the
-evidence.
+logistic regressions with a few dozen weights over frozen models, and one weight for pages that another probable page
+names by their title. A combination is worth its expected share of the evidence.
 """
 MEASURED = """\
 On kinds of questions that the weights in question have not learned from: nDCG@10 of passages, beside late interaction
@@ -46,6 +57,8 @@ alone; and the mean true share of the evidence in the most probable sentences wh
 PROMISED = (0.85, 0.98)
 STRENGTH = 1.0
 """Of the fit against half the squared weights, for a question weighing 1."""
+LINKS = (0.0, 8.0)
+"""Bounds of the weight of links."""
 ANSWER_SHARE = 0.5
 """A sentence of a gold passage is evidence if it has this share of the answer's words that its best sentence has."""
 
@@ -54,14 +67,15 @@ ANSWER_SHARE = 0.5
 class FusedExample:
     """A question to learn from, with n passages and m sentences.
 
-    `signals` are those of its passages, `[n, S]`, `gold` says which are evidence, `[n]`; `late` and `words` are late
-    interaction and BM25 of each sentence, `[m]`, `owner` is the index of its passage, `[m]`, and `right` how far it is
-    evidence, 0 to 1, `[m]`.
+    `signals` are those of its passages, `[n, S]`, `links` the `links_of` these, `[n, n]`, and `gold` says which are
+    evidence, `[n]`; `late` and `words` are late interaction and BM25 of each sentence, `[m]`, `owner` is the index of
+    its passage, `[m]`, and `right` how far it is evidence, 0 to 1, `[m]`.
     """
 
     name: str
     kind: str
     signals: FloatArray
+    links: FloatArray
     gold: FloatArray
     late: FloatArray
     words: FloatArray
@@ -95,7 +109,7 @@ def described(sources: Sequence[SourceQuestions], signals: Sequence[str], *, qui
     """Return the questions of sources that have candidates, with their signals."""
     encoder = shared_encoder()
     embedder = EMBEDDERS.make("minilm", encoder=encoder)
-    blank = FusedWeights(tuple(signals), np.zeros(2 * len(signals) + 1), 0.0, np.zeros(3), 0.0, 1.0)
+    blank = FusedWeights(tuple(signals), np.zeros(2 * len(signals) + 1), 0.0, np.zeros(3), 0.0, 1.0, 0.0)
     fused = Fused(adapter=blank, encoder=encoder)
     of_sentences = [RERANKERS.make(LATE, encoder=encoder), RERANKERS.make(WORDS)]
     found = []
@@ -127,7 +141,7 @@ def _example(
     late, words = (reranker.scorer(query.question, sentences)(singles) for reranker in of_sentences)
     right = gold[owner] * _evidence_of(query, sentences, gold[owner], documents)
     signals = fused.signal_values(query.question, passages, fused.late(query.question, passages))
-    return FusedExample(*about, signals, gold, late, words, owner, right)
+    return FusedExample(*about, signals, links_of(passages), gold, late, words, owner, right)
 
 
 def _evidence_of(
@@ -161,9 +175,13 @@ def fitted(examples: Sequence[FusedExample], signals: Sequence[str]) -> FusedWei
     x = np.concatenate([features(one.signals) for one in examples])
     gold, blank = np.concatenate([one.gold for one in examples]), np.zeros(x.shape[1] + 1)
     passage = _fit(x, gold, np.repeat(share, [len(one.gold) for one in examples]), blank)
-    weights = FusedWeights(tuple(signals), passage[:-1], float(passage[-1]), np.zeros(3), 0.0, 1.0)
+    weights = FusedWeights(tuple(signals), passage[:-1], float(passage[-1]), np.zeros(3), 0.0, 1.0, 0.0)
+    weights = replace(weights, link=_link(weights, examples, share))
     x = np.concatenate(
-        [sentence_features(weights.passages(one.signals)[one.owner], one.late, one.words) for one in examples]
+        [
+            sentence_features(weights.passages(one.signals, one.links)[one.owner], one.late, one.words)
+            for one in examples
+        ]
     )
     right = np.concatenate([one.right for one in examples])
     sentence = _fit(x, right, _of_sentences(examples, share), (1.0, 0.0, 0.0, 0.0))
@@ -202,14 +220,17 @@ def refitted(base: FusedWeights, examples: Sequence[FusedExample], signals: Sequ
     share, num = _shares(examples), len(signals)
     known = np.isin(np.arange(2 * num + 1) % num, np.arange(len(base.signals)))
     known[-1] = True
-    tables = [(base.passages(one.signals[:, : len(base.signals)]), features(one.signals)) for one in examples]
+    tables = [
+        (base.passages(one.signals[:, : len(base.signals)], one.links), features(one.signals)) for one in examples
+    ]
     x = np.concatenate([np.column_stack([logits, table[:, ~known]]) for logits, table in tables])
     gold = np.concatenate([one.gold for one in examples])
     as_it_is = (1.0, *np.zeros(x.shape[1]))
     scale, *further, bias = _fit(x, gold, np.repeat(share, [len(one.gold) for one in examples]), as_it_is)
     passage = np.zeros(2 * num + 1)
     passage[known], passage[~known] = scale * base.passage, further
-    weights = replace(base, signals=tuple(signals), passage=passage, passage_bias=scale * base.passage_bias + bias)
+    bias = scale * base.passage_bias + bias
+    weights = replace(base, signals=tuple(signals), passage=passage, passage_bias=bias, link=scale * base.link)
     x = np.concatenate([_sentences(weights, one) for one in examples])[:, None]
     right = np.concatenate([one.right for one in examples])
     scale, bias = _fit(x, right, _of_sentences(examples, share), (1.0, 0.0))
@@ -218,7 +239,9 @@ def refitted(base: FusedWeights, examples: Sequence[FusedExample], signals: Sequ
 
 
 def _sentences(weights: FusedWeights, example: FusedExample) -> FloatArray:
-    return weights.sentences(weights.passages(example.signals)[example.owner], example.late, example.words)
+    return weights.sentences(
+        weights.passages(example.signals, example.links)[example.owner], example.late, example.words
+    )
 
 
 def _of_sentences(examples: Sequence[FusedExample], share: FloatArray) -> FloatArray:
@@ -238,6 +261,20 @@ def shares(weights: FusedWeights, example: FusedExample, sharpness: float) -> tu
     first = np.zeros(len(best))
     first[np.unique(example.owner[best], return_index=True)[1]] = 1.0
     return expected / expected[-1], (first * example.gold[example.owner[best]]).cumsum() / example.gold.sum()
+
+
+def _link(weights: FusedWeights, examples: Sequence[FusedExample], share: FloatArray) -> float:
+    """Return the weight of links with which the passages' likelihood is largest, all else as it is; 0 without links."""
+    of_each = [weights.passages(one.signals, one.links) for one in examples]
+    passed = np.concatenate([passed_on(of, one.links) for of, one in zip(of_each, examples, strict=True)])
+    logits = np.concatenate(of_each)
+    gold, share = np.concatenate([one.gold for one in examples]), np.repeat(share, [len(one.gold) for one in examples])
+
+    def loss(link: float) -> float:
+        of_all = logits + link * passed
+        return float(share @ (np.logaddexp(0.0, of_all) - gold * of_all))
+
+    return float(minimize_scalar(loss, bounds=LINKS, method="bounded").x) if passed.any() else 0.0
 
 
 def _sharpness(weights: FusedWeights, examples: Sequence[FusedExample]) -> float:
@@ -296,7 +333,7 @@ def left_out(examples: Sequence[FusedExample], signals: Sequence[str], out: Path
         if not own or not weights.passage.any():
             continue  # nothing to measure by, or the others have nothing to learn from
         late = signals.index(LATE)
-        ranked = [ndcg(weights.passages(one.signals), one.gold) for one in own]
+        ranked = [ndcg(weights.passages(one.signals, one.links), one.gold) for one in own]
         figures[f"{kind}: nDCG@10"] = round(float(np.mean(ranked)), 3)
         alone = [ndcg(one.signals[:, late], one.gold) for one in own]
         figures[f"{kind}: nDCG@10, late interaction"] = round(float(np.mean(alone)), 3)

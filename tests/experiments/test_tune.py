@@ -55,7 +55,7 @@ def questions_learned_from(weights, number, seed):
     return [
         FusedExample(
             str(row), "kind", np.concatenate([random.random((4, len(weights.signals))), np.eye(4)[:, :1]], axis=1),
-            np.eye(4)[0], random.random(4), random.random(4), np.arange(4), np.eye(4)[0],
+            np.zeros((4, 4)), np.eye(4)[0], random.random(4), random.random(4), np.arange(4), np.eye(4)[0],
         )
         for row in range(number)
     ]  # fmt: skip
@@ -68,8 +68,22 @@ def test_a_further_signal_gets_the_weight_that_it_deserves():
     np.testing.assert_allclose(np.delete(weights.passage, [size, 2 * size + 1]) / shipped.passage, 0, atol=0.3)
     assert weights.passage[size] > 0 and weights.passage[2 * size + 1] > 0
     for one in questions_learned_from(shipped, 5, 1):
-        logits = weights.passages(one.signals)
+        logits = weights.passages(one.signals, one.links)
         assert logits.argmax() == weights.sentences(logits, one.late, one.words).argmax() == 0
+
+
+def test_links_get_a_weight_where_linked_passages_are_evidence():
+    shipped = FusedWeights.load(shipped_adapter("fused"))
+    examples, signals = questions_learned_from(shipped, 40, 0), (*shipped.signals, "mine")
+    # The first passage, which is known to be evidence, names the second, which nothing else tells.
+    second = np.zeros((4, 4))
+    second[0, 1] = 1
+    linked = [replace(one, links=second, gold=np.array([1.0, 1, 0, 0])) for one in examples]
+    weights = fitted(linked, signals)
+    assert weights.link > 1 and fitted(examples, signals).link == 0
+    ranked = [np.argsort(weights.passages(one.signals, one.links))[2:] for one in linked]
+    assert sum(sorted(of) == [0, 1] for of in ranked) > 35
+    assert fitted([replace(one, links=second) for one in examples], signals).link < 0.1
 
 
 def test_where_everything_is_evidence_or_nothing_there_is_nothing_to_fit(tmp_path):

@@ -116,7 +116,7 @@ class PassageReader:
 def _features(text: str, chosen: tuple[Span, ...], encoded: Encoded) -> PassageFeatures:
     """Return what the features know of a text; with `chosen`, only of these spans, in order behind the title."""
     title, body = split_title(text)
-    title = plain(title[: title.rindex("(")] if title.endswith(")") and "(" in title else title)
+    title = plain(without_qualifier(title))
     num_title = int((encoded.starts < body).sum())
     parts = chosen or ((body, len(text)),)
     kept = tokens_within(encoded.starts, [(0, body), *parts])
@@ -154,6 +154,11 @@ def split_title(text: str) -> tuple[str, int]:
     if newline and body.strip() and is_title:
         return line.strip(), len(line) + 1
     return "", 0
+
+
+def without_qualifier(title: str) -> str:
+    """Return a title without what stands in brackets behind it, such as a homonym has."""
+    return title[: title.rindex("(")] if title.endswith(")") and "(" in title else title
 
 
 def plain(text: str) -> str:
@@ -225,14 +230,15 @@ def signals(
     vectors = np.stack([passage.vector for passage in passages])
     titles = np.stack([passage.title_vector for passage in passages])
     names = np.array([passage.title for passage in passages])
-    link, link_words = _links(passages, names)
+    bodies = [passage.body for passage in passages]
+    link = title_links(names, bodies)
     rest = unit(question.vector - (vectors @ question.vector)[:, None] * vectors)
     bridge_title, bridge_start = _bridges(question, passages, titles)
     left = (1 - nearest) * weights
     of_pairs = {
         "similar": vectors @ vectors.T,
         "link": link,
-        "link_words": link_words,
+        "link_words": _title_words(names, bodies),
         "titles": titles @ titles.T,
         "rest_vector": rest @ vectors.T,
         "bridge_title": bridge_title,
@@ -263,18 +269,25 @@ def _bridges(question: Encoded, passages: Sequence[PassageFeatures], titles: Flo
     return [np.maximum.reduceat((sentences @ of.T) * weights, starts, axis=0) for of in (titles, sentences[starts])]
 
 
-def _links(passages: Sequence[PassageFeatures], titles: NDArray[np.str_]) -> tuple[FloatArray, FloatArray]:
-    """Return whether a names the title of b, and which share of its words, each `[n, n]`."""
-    whole, shares = np.zeros((2, len(passages), len(passages)))
-    words = [set(passage.body.split()) for passage in passages]
+def title_links(titles: NDArray[np.str_], bodies: Sequence[str]) -> FloatArray:
+    """Return whether body a has title b, another one than its own, `[n, n]`; both as `PassageFeatures` has them."""
+    found = np.zeros((len(bodies), len(bodies)))
     # Units of one passage share its title, and what is said of that.
     for title in {title for title in titles.tolist() if len(title) > 2}:
+        same = titles == title
+        found[:, same] = np.where(same, 0.0, [f" {title} " in body for body in bodies])[:, None]
+    return found
+
+
+def _title_words(titles: NDArray[np.str_], bodies: Sequence[str]) -> FloatArray:
+    """Return which share of the words of title b body a has, `[n, n]`, likewise."""
+    found = np.zeros((len(bodies), len(bodies)))
+    words = [set(body.split()) for body in bodies]
+    for title in {title for title in titles.tolist() if len(title) > 2}:
         same, of_title = titles == title, title.split()
-        named = [f" {title} " in passage.body for passage in passages]
-        held = [sum(word in of_passage for word in of_title) / len(of_title) for of_passage in words]
-        whole[:, same] = np.where(same, 0.0, named)[:, None]
-        shares[:, same] = np.where(same, 0.0, held)[:, None]
-    return whole, shares
+        held = [sum(word in of_body for word in of_title) / len(of_title) for of_body in words]
+        found[:, same] = np.where(same, 0.0, held)[:, None]
+    return found
 
 
 def _nearest_tokens(passages: Sequence[PassageFeatures]) -> FloatArray:

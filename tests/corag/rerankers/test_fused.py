@@ -9,7 +9,7 @@ import corag
 from corag import Chunk
 from corag.errors import InputError, ScoringError
 from corag.rerankers import fused
-from corag.rerankers.fused import Fused, FusedScorer, FusedWeights, near_equal
+from corag.rerankers.fused import Fused, FusedScorer, FusedWeights, links_of, near_equal, passed_on
 from corag.text.units import SENTENCE, units
 from tests.fakes import HashReranker
 
@@ -66,6 +66,32 @@ def test_texts_repeat_each_other_by_their_words():
     assert near_equal([f"{body} at 10.0.0.7", f"{body} at 10.0.0.77", f"{body} at 10.0.0.7"]).tolist() == [0, 1, 0]
 
 
+FILM = Chunk("film", "The Quiet Sea\nThe Quiet Sea is a film of 1951 by Ann Lee, with Bo Ray.")
+PAGES = [
+    Chunk("director", "Ann Lee (director)\nShe was born in Tromsø, and lived by the sea."),
+    Chunk("actor", "Bo Ray\nBo Ray was born in Bergen. ANN LEE, his sister, was not."),
+    Chunk("other", "Ann Leeds\nShe was born in Narvik, and lived by the sea."),
+]
+
+
+def test_a_page_links_to_those_whose_title_it_names_and_divides_its_probability_among_them():
+    links = links_of([FILM, *PAGES, PAGES[0], Chunk("plain", "Ann Lee"), Chunk("empty", "")])
+    expected = np.zeros((7, 7))
+    expected[0, [1, 2, 4]] = expected[[2, 5], 1] = expected[[2, 5], 4] = 1  # not to itself, nor to a longer name
+    np.testing.assert_array_equal(links, expected)
+    logits = np.array([0.0, 9.0, np.log(3), -9.0, 9.0, -np.inf, 9.0])  # .5 by three; .75 by two
+    np.testing.assert_allclose(passed_on(logits, links), [0, 0.375, 0.5 / 3, 0, 0.375, 0, 0], atol=1e-9)
+    assert passed_on(np.zeros(0), links_of([])).tolist() == []
+
+
+@pytest.mark.slow
+def test_a_page_that_is_named_in_a_page_that_the_question_names_is_more_probable():
+    question, others = "Where was the director of The Quiet Sea born?", [PAGES[0], PAGES[2], *PASSAGES]
+    unnamed = Chunk("film", FILM.text.replace("Ann Lee", "Kim Hay"))
+    _, director, other, *_ = Fused().scorer(question, [FILM, *others]).probabilities
+    assert director > max(other, Fused().scorer(question, [unnamed, *others]).probabilities[1]) + 0.1
+
+
 @pytest.mark.slow
 def test_a_passage_and_a_sentence_that_answer_are_the_most_probable():
     reranker = Fused()
@@ -118,7 +144,7 @@ def test_scripts_that_minilm_does_not_read_are_read_by_another_encoder():
 def test_a_signal_that_gives_no_numbers_is_named(spoilt):
     reranker = HashReranker()
     reranker.score = lambda query, texts: spoilt(texts)
-    weights = FusedWeights(("minilm-late", "hash"), np.ones(5), 0.0, np.ones(3), 0.0, 1.0)
+    weights = FusedWeights(("minilm-late", "hash"), np.ones(5), 0.0, np.ones(3), 0.0, 1.0, 0.0)
     with pytest.raises(ScoringError, match="'hash'"):
         Fused(adapter=weights, signals=[reranker]).scorer(QUESTION, PASSAGES)
 
