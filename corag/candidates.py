@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from corag.errors import InputError
-from corag.text.documents import DOCUMENT_NAMES, body, places_of, with_title
+from corag.text.documents import body, document_of, places_of, with_title
 from corag.text.units import PlacedChunk, UnitChunk, place_of
 from corag.types import Candidate, Chunk
 
@@ -68,8 +68,7 @@ def _with_places(candidates: list[Candidate]) -> list[Candidate]:
     rows_of: dict[str, list[int]] = {}
     for row, candidate in enumerate(candidates):
         if place_of(candidate.chunk) is None and not isinstance(candidate.chunk, UnitChunk):
-            known = candidate.chunk.metadata
-            rows_of.setdefault(next((str(known[name]) for name in DOCUMENT_NAMES if name in known), ""), []).append(row)
+            rows_of.setdefault(document_of(candidate.chunk), []).append(row)
     for rows in rows_of.values():
         bodies = [body(candidates[row].chunk) for row in rows]
         for one, (first, start) in places_of(bodies).items():

@@ -11,7 +11,7 @@ from corag.types import Chunk
 
 SEPARATOR = "\n\n"
 """Separates two chunks in a prompt, and in the text that a reranker is given."""
-DOCUMENT_NAMES = ("document", "source", "file_path", "file_name", "url", "source_id")
+_DOCUMENTS = ("document", "source", "file_path", "file_name", "url", "source_id")
 """Fields of metadata that name the document, as frameworks write them."""
 LEAST_SHARED, MOST_SHARED = 24, 4096
 """Characters that overlapping texts have in common."""
@@ -53,13 +53,18 @@ def passage(document: Document) -> Chunk:
     return replace(part_of(document, 0, len(document.text)), id=document.id)
 
 
+def document_of(chunk: Chunk) -> str:
+    """Return the document that a chunk's metadata name; empty if they name none."""
+    return next((str(known) for name in _DOCUMENTS if (known := chunk.metadata.get(name)) is not None), "")
+
+
 def citation(chunk: Chunk) -> str:
     """Return where a chunk comes from: `guide.pdf, page 3: Guide > Install`; its id where nothing else is known.
 
     Document, page, line or anchor, and headings or title are in the metadata, as an index or a framework keeps them.
     """
     known = {name: value for name, value in chunk.metadata.items() if value is not None}
-    source = str(next((known[name] for name in DOCUMENT_NAMES if name in known), chunk.id))
+    source = document_of(chunk) or chunk.id
     if "anchor" in known:
         source += f"#{known['anchor']}"
     elif "page" in known:

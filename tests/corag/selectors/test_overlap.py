@@ -109,7 +109,8 @@ def test_texts_of_two_sources_do_not_overlap():
     first, second = "It ends with what is common to both of them.", "what is common to both of them. And more."
     for sources, cost in ((("a", "a"), 12), (("a", "b"), 19)):
         texts = [
-            {"text": text, "metadata": {"source": one}} for text, one in zip((first, second), sources, strict=True)
+            {"text": text, "metadata": {"document": None, "source": one}}
+            for text, one in zip((first, second), sources, strict=True)
         ]
         assert corag.select("Which?", texts, 99, method="full", tokenizer=WORDS).cost_tokens == cost
 
