@@ -336,10 +336,10 @@ def _outermost(tokens: Iterable[Token]) -> Iterator[list[Token]]:
             block = []
 
 
-def _linked(content: str, references: Mapping[str, Any]) -> list[tuple[Token | None, str]]:
+def _linked(content: str, references: Mapping[str, Any], *, pictures: bool = False) -> list[tuple[Token | None, str]]:
     """Return the pieces of a paragraph, each with what begins the link that it is in; None outside of links.
 
-    A picture outside of links is its alternative text.
+    With `pictures`, one outside of links is its alternative text.
     """
     link: Token | None = None
     parts: list[tuple[Token | None, str]] = []
@@ -348,7 +348,7 @@ def _linked(content: str, references: Mapping[str, Any]) -> list[tuple[Token | N
             link = token
         elif token.type == "link_close" or (token.type == "html_inline" and token.content.lower().startswith("</a")):
             link = None
-        elif token.type != "html_inline" and (token.type != "image" or link is None):
+        elif token.type != "html_inline" and (token.type != "image" or (pictures and link is None)):
             parts.append((link, " " if "break" in token.type else token.content))
     return parts
 
@@ -373,7 +373,7 @@ def plain(content: str, references: Mapping[str, Any] | None = None) -> str:
     Such links are the badges of a project, or lead to the heading itself. `references` is what the parser of the
     document knows of the addresses of its links.
     """
-    grouped = groupby(_linked(_without_anchor(content), references or {}), key=itemgetter(0))
+    grouped = groupby(_linked(_without_anchor(content), references or {}, pictures=True), key=itemgetter(0))
     texts = [(link, "".join(words for _, words in parts)) for link, parts in grouped]
     words = "".join(text for link, text in texts if link is None or letters(text))
     return " ".join(_without_anchor(words).split())

@@ -92,7 +92,7 @@ _TEX_TABLES = ("tabular", "tabular*", "tabularx", "longtable")
 _TEX_REFERENCES = ("label", "ref", "autoref", "cref", "Cref", "eqref", "cite", "citet", "citep")
 # Commands whose last argument is text, which pylatexenc leaves out.
 _TEX_LAST = dict.fromkeys(("mbox", "textmd", "textsf", "texttt", "textup"), "{")
-_TEX_LAST |= {"href": "{{", "multicolumn": "{{{", "multirow": "{{{"}
+_TEX_LAST |= {"href": "[{{", "multicolumn": "{{{", "multirow": "[{[{[{"}
 _MAX_DEFINED = 300
 """Characters of a command of the document's own, which may be written as often as there are words."""
 _TEX_NO_TEXT = (*_TEX_REFERENCES, "maketitle", "includegraphics")
@@ -114,9 +114,10 @@ def read_tex(data: bytes, name: str) -> FileText:
     defined: dict[str, str] = {}
 
     def define(node: Any, l2tobj: Any) -> str:
-        _, name, parameters, _, words = node.nodeargd.argnlist
-        if parameters is None:
-            defined[name.latex_verbatim().strip("{\\ }")] = l2tobj.nodelist_to_text([words])[:_MAX_DEFINED]
+        # A command at the end of a file or a group has no arguments, and one with parameters stands for no text.
+        if node.nodeargd and node.nodeargd.argnlist[2] is None:
+            name = node.nodeargd.argnlist[1].latex_verbatim().strip("{\\ }")
+            defined[name] = l2tobj.node_arg_to_text(node, 4)[:_MAX_DEFINED]
         return ""
 
     def own(node: Any) -> str:
@@ -129,8 +130,8 @@ def read_tex(data: bytes, name: str) -> FileText:
     macros += [macro("item", _tex_item), *(macro(level, _tex_heading) for level in _TEX_LEVELS)]
     macros += [macro(command, "") for command in _TEX_NO_TEXT]
     macros += [macro(command, define) for command in ("newcommand", "renewcommand", "providecommand")]
-    macros += [macro(command, f"%({len(braces)})s") for command, braces in _TEX_LAST.items()]
-    macros.append(macro("verb", lambda node: node.nodeargd.verbatim_text))
+    macros += [macro(command, lambda node, l2tobj: l2tobj.node_arg_to_text(node, -1)) for command in _TEX_LAST]
+    macros.append(macro("verb", lambda node: node.nodeargd.verbatim_text if node.nodeargd else ""))
     environments = [environment("verbatim", _tex_code), *(environment(table, _tex_table) for table in _TEX_TABLES)]
     written.add_context_category("corag", macros, environments, prepend=True)
     written.set_unknown_macro_spec(macro("", own))

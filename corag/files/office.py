@@ -6,7 +6,7 @@ import io
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, time, timedelta
 from typing import Any
 
@@ -110,10 +110,11 @@ def _points(series: Any, part: str) -> dict[int, str]:
     number_format = series.xpath(f"string({part}//c:formatCode)")
     shown: dict[int, str] = {}
     for point in series.xpath(f"{part}//c:pt"):
-        value = point.findtext("{*}v")
-        if number_format and value[:1] != "#":  # #N/A
-            number = float(value)
-            value = _shown(from_excel(number) if is_date_format(number_format) else number, number_format)
+        value = point.findtext("{*}v", "")
+        if number_format:
+            with suppress(ValueError, OverflowError):  # of #N/A, and of a number that is no date
+                number = float(value)
+                value = _shown(from_excel(number) if is_date_format(number_format) else number, number_format)
         shown.setdefault(int(point.get("idx")), value)
     return shown
 

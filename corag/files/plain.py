@@ -58,8 +58,9 @@ def read_csv(data: bytes, name: str) -> FileText:
     Rows of one cell above the header are text, and `sep=;` in the first line is none.
     """
     text = decode(data)
-    first = next((line for line in io.StringIO(text) if any(map(line.count, _DELIMITERS))), "")
-    delimiter = max(_DELIMITERS, key="".join(first.split('"')[::2]).count)  # outside of quotation marks
+    unquoted = ("".join(line.split('"')[::2]) for line in io.StringIO(text))
+    first = next((line for line in unquoted if any(map(line.count, _DELIMITERS))), "")
+    delimiter = max(_DELIMITERS, key=first.count)
     csv.field_size_limit(MAX_TEXT_BYTES)
     rows, numbers, line = [], [], 1
     read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)

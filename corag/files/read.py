@@ -53,19 +53,19 @@ class Reader(NamedTuple):
 
 _PAGES = ("bs4", "lxml", "markdownify")
 READERS: Mapping[str, Reader] = {
-    "markdown": Reader("corag.files.plain:read_md", 8),
+    "markdown": Reader("corag.files.plain:read_md", 9),
     "text": Reader("corag.files.plain:read_text", 4),
-    "csv": Reader("corag.files.plain:read_csv", 7),
+    "csv": Reader("corag.files.plain:read_csv", 8),
     "jsonl": Reader("corag.files.plain:read_jsonl", 4),
     "json": Reader("corag.files.plain:read_json", 4),
     "html": Reader("corag.files.web:read_html", 8, _PAGES),
     "docx": Reader("corag.files.web:read_docx", 5, ("mammoth", *_PAGES)),
     "pdf": Reader("corag.files.pdf:read_pdf", 3, ("pypdfium2",)),
-    "pptx": Reader("corag.files.office:read_pptx", 7, ("pptx",)),
+    "pptx": Reader("corag.files.office:read_pptx", 8, ("pptx", "openpyxl")),
     "xlsx": Reader("corag.files.office:read_xlsx", 6, ("openpyxl",)),
     "rst": Reader("corag.files.markup:read_rst", 5, ("docutils", *_PAGES)),
     "asciidoc": Reader("corag.files.markup:read_asciidoc", 4),
-    "tex": Reader("corag.files.markup:read_tex", 4, ("pylatexenc",)),
+    "tex": Reader("corag.files.markup:read_tex", 5, ("pylatexenc",)),
     "mail": Reader("corag.files.plain:read_mail", 5),
     "notebook": Reader("corag.files.plain:read_notebook", 3),
     "epub": Reader("corag.files.plain:read_epub", 6, _PAGES),

@@ -15,7 +15,7 @@ from corag.text.documents import Document, part_of, with_title
 from corag.text.words import language_of
 from corag.types import Chunk, TokenCounter
 
-CHUNKING_VERSION = 12
+CHUNKING_VERSION = 13
 """Raised by every change of where texts are cut, here or in `corag.files.chunks`: indexes then read all files again."""
 DEFAULT_CHUNK_TOKENS = 128
 DEFAULT_BUDGET = 1024

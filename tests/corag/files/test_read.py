@@ -156,18 +156,19 @@ def replaced(data, *pairs):
 def test_slides_without_a_title_and_charts_of_dates_and_points():
     talk, dated, points = pptx.Presentation(), CategoryChartData(), XyChartData()
     talk.slides.add_slide(talk.slide_layouts[5]).shapes.title.text = "Sales"
-    dated.categories = [date(2024, 1, 1)]
-    dated.add_series("Pumps", (7,))
+    dated.categories = [date(2024, 1, 1), date(2024, 1, 2)]
+    dated.add_series("Pumps", (7, 8))
     points.add_series("Flow").add_data_point(3, 4)
     shapes = talk.slides.add_slide(talk.slide_layouts[6]).shapes
     for kind, chart in ((XL_CHART_TYPE.LINE, dated), (XL_CHART_TYPE.XY_SCATTER, points)):
         shapes.add_chart(kind, 0, 0, 999, 999, chart)
     # Kinds that python-pptx does not know, and a chart without anything in it, make no file unreadable.
     shapes.add_chart(XL_CHART_TYPE.LINE, 0, 0, 999, 999, CategoryChartData())
-    data = replaced(written(talk), (b"c:lineChart>", b"c:line3DChart>"), (b"<c:v>4</c:v>", b"<c:v>#N/A</c:v>"))
+    values = (b"<c:v>4</c:v>", b"<c:v>#N/A</c:v>"), (b"<c:v>45293.0</c:v>", b"<c:v>1e10</c:v>")  # no number, no date
+    data = replaced(written(talk), (b"c:lineChart>", b"c:line3DChart>"), *values)
     [(title, text)] = outline(read_file(data, "a.pptx"))
     assert title == "a" and text.split("\n\n") == [
-        "|  | Pumps |\n| --- | --- |\n| 2024-01-01 | 7 |",
+        "|  | Pumps |\n| --- | --- |\n| 2024-01-01 | 7 |\n| 1e10 | 8 |",
         "|  | Flow |\n| --- | --- |\n| 3 | #N/A |",
     ]
 
