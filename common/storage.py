@@ -69,6 +69,11 @@ def _sha256(content: str | bytes) -> str:
     return hashlib.sha256(content.encode("utf-8") if isinstance(content, str) else content).hexdigest()
 
 
+def expanded(path: str | Path) -> Path:
+    """Return a path with the home folder for `~`; another user's that is not known stays as it is, as in a shell."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  # that of pathlib raises RuntimeError
+
+
 def modified(path: Path) -> tuple[tuple[str, int, int], ...]:
     """Return name, time of change in ns and bytes of a file, or of all files of a folder, two levels deep.
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from common.storage import folder_lock
+from common.storage import expanded, folder_lock
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError
 from corag.index.where import FIELDS, fields_json
 from corag.optional import needed, require
@@ -75,7 +75,7 @@ def local_folder(uri: str | Path) -> Path | None:
     path = str(uri).removeprefix("file://")
     if not path:
         raise InputError("the index path is empty; give a folder, or an s3://, gs:// or az:// address")
-    return None if "://" in path else Path(path).expanduser()
+    return None if "://" in path else expanded(path)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from common.checks import well_formed
+from common.storage import expanded
 from corag.errors import DataError
 from corag.memory import cache_folder
 from corag.text.documents import Document, part_of, passage
@@ -129,7 +130,7 @@ def find_data(name: str | Path) -> Path:
     Raises:
         DataError: There is no such folder; the message lists the existing ones.
     """
-    if str(name) and (path := Path(name).expanduser()).exists():
+    if str(name) and (path := expanded(name)).exists():
         return path
     if "://" in str(name):
         raise DataError(f"data is {str(name)!r}, an address; copy it into a local folder, and give that")
@@ -158,7 +159,7 @@ def data_cache() -> Path:
 def data_folders() -> list[Path]:
     """Return the folders in which names are looked up: `$CORAG_DATA`, then the cache."""
     chosen = os.environ.get("CORAG_DATA")
-    return [*([Path(chosen).expanduser()] if chosen else []), data_cache()]
+    return [*([expanded(chosen)] if chosen else []), data_cache()]
 
 
 def find_file(folder: Path, stem: str) -> Path:

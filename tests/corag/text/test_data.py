@@ -137,6 +137,8 @@ def test_a_path_wins_over_the_own_folder_and_that_over_the_cache(monkeypatch, tm
     assert find_data("squad") == Path("squad")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert find_data(own) == find_data("~/mine/squad") == own
+    with pytest.raises(DataError, match="no file or folder '~nobody/squad'"):
+        find_data("~nobody/squad")
 
 
 def test_the_history_stays_as_it_is_and_earlier_questions_are_put_before_if_asked(tmp_path):
