@@ -65,8 +65,8 @@ def utility(labels: Labels, config: TargetConfig) -> FloatArray:
     if metric not in (known := (CONTEXT_RECALL, *labels.measures)):
         raise InputError(f"metric {metric!r} is not in the labels; they have {', '.join(known)}")
     values = context_recall(labels.measures) if metric == CONTEXT_RECALL else labels.measures[metric]
-    if not np.isfinite(values).any():
-        raise DataError(f"no question has {metric}: label questions with answers or gold passages")
+    if not np.isfinite(values).all(axis=1).any():
+        raise DataError(f"no question has {metric} of every configuration; label some with gold, or set another metric")
     return np.asarray(values - config.price * labels.measures["cost_tokens"] / REFERENCE_TOKENS)
 
 

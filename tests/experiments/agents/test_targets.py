@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from corag.errors import DataError
 from experiments.agents.targets import TargetConfig, best_configuration, best_single, make_targets, utility
 from tests.experiments.worlds import labels_of, labels_of_methods
 
@@ -58,6 +59,10 @@ def test_utility_worked_by_hand(tmp_path):
     # Without gold passages the answer alone counts.
     np.testing.assert_allclose(values[1], [0.6 - 0.1, 0.6 - 0.1, 0.4 - 0.05, 0.2], rtol=1e-6)
     np.testing.assert_allclose(utility(labels, replace(default, price=0.0))[2], [0.72, 0.55, 0.7, 0.55], rtol=1e-6)
+    # Not every configuration has a value.
+    some = labels_of(tmp_path, TABLE, value={query: [0.5, 0.5, None, None] for query in TABLE})
+    with pytest.raises(DataError, match="no question has value"):
+        utility(some, TargetConfig("value"))
     assert best_configuration(labels, values).tolist()[:2] == [2, 0]
     # However small a lead is, it counts before tokens.
     assert best_configuration(labels, np.tile([0.5, 0.501, 0.5, 0.5], (4, 1))).tolist() == [1] * 4
