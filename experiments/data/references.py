@@ -77,9 +77,11 @@ def write_references(config: ReferencesConfig) -> tuple[Path, int]:
     if out.absolute() == source.absolute():
         raise InputError(f"out is the data folder itself, {out}; give another one")
     folder = DataFolder.open(source)
-    # A question that BEIR has in several splits is in the first, as a line names one.
-    unique = {query.id: query for query in reversed(folder.queries)}
-    folder = replace(folder, queries=tuple(unique.values())[::-1])
+    # A question that BEIR has in several splits is in the first, of those asked for if it can, as a line names one.
+    asked = comma_separated(config.splits)
+    ranked = sorted(folder.queries, key=lambda query: query.split not in asked)
+    split = {query.id: query.split for query in reversed(ranked)}
+    folder = replace(folder, queries=tuple(query for query in folder.queries if query.split == split[query.id]))
     queries = _unanswered(folder, config)
     settings: dict[str, Any] = {
         "reader": spelling(reader), "budget": config.budget, "splits": config.splits, "limit": config.limit,

@@ -94,10 +94,14 @@ def test_questions_without_an_answer_get_one_from_their_gold_passages(tmp_path, 
     assert extra["c"] == {}
     assert [query.candidates for query in after.queries] == [query.candidates for query in before.queries]
     assert read_source(out)["references"]["reader"] == "echo"
-    # A question that BEIR has in two splits is asked and written once.
-    beir = write_folder(tmp_path / "beir", DOCUMENTS, [{name: QUESTIONS[0][name] for name in ("id", "question")}])
+    # A question that BEIR has in two splits is asked and written once, in a split that is asked for.
+    beir = write_folder(tmp_path / "beir", DOCUMENTS, [{"id": name, "question": f"{name}?"} for name in "ab"])
     (beir / "qrels").mkdir()
     for split in ("test", "train"):
-        (beir / "qrels" / f"{split}.tsv").write_text("a\tvarn\t1\n")
-    out, number = write_references(ReferencesConfig(str(beir), str(tmp_path / "beir-refs"), "echo", quiet=True))
-    assert number == 1 and [query.split for query in DataFolder.open(out).queries] == ["test"]
+        (beir / "qrels" / f"{split}.tsv").write_text("a\tvarn\t1\n" + "b\tkell\t1\n" * (split == "test"))
+    for splits, expected in (("", [("a", "test"), ("b", "test")]), ("train", [("b", "test"), ("a", "train")])):
+        config = ReferencesConfig(str(beir), str(tmp_path / f"refs-{splits}"), "echo", splits, limit=1, quiet=True)
+        out, number = write_references(config)
+        after = DataFolder.open(out).queries
+        assert number == 1 and [(query.id, query.split) for query in after] == expected
+        assert [query.id for query in after if query.answers] == ["a"]
