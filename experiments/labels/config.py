@@ -56,7 +56,7 @@ class LabelConfig(SelectionSettings, Tracking):
 
     Attributes:
         out: File for the table (Parquet). An interrupted run resumes; a larger limit or sample goes on from a smaller
-            one.
+            one, but not of shards.
         data: Data folder, by path or name; with sources, their parent folder, or empty to look up each by name.
         splits: Splits of the questions, separated by commas; without sources. Questions that name no split are divided
             by documents into train, dev and test.
