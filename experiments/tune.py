@@ -90,7 +90,7 @@ def tune(config: TuneConfig) -> agent.ConfigurationAgent:
     )  # fmt: skip
     sources = read_sources(labelling)
     names = [source.key(query) for source in sources for query in source.queries]
-    known = sum(bool(query.gold or findable_answers(query)) for source in sources for query in source.queries)
+    known = sum(bool(query.evidence or findable_answers(query)) for source in sources for query in source.queries)
     if known < LEAST_QUESTIONS:
         raise DataError(
             f"{config.data}, {config.splits}: expected at least {LEAST_QUESTIONS} questions that have gold, or answers "

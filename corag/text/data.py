@@ -68,6 +68,11 @@ class Query:
     history: tuple[str, ...] = ()
 
     @property
+    def evidence(self) -> tuple[str, ...]:
+        """Gold, unless the data says that there is no answer: then it only tells the document that is asked about."""
+        return self.gold if self.extra.get("answerable", True) else ()
+
+    @property
     def relevance(self) -> Grades:
         """The grade of every gold entry, and of the other passages with a grade."""
         return {**dict.fromkeys(self.gold, 1), **self.grades}

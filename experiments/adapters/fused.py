@@ -133,7 +133,7 @@ def _example(
     fused: Fused,
     of_sentences: Sequence[Any],
 ) -> FusedExample:
-    gold = np.array([any(is_evidence(chunk, entry) for entry in query.gold) for chunk in passages], dtype=np.float64)
+    gold = np.array([float(any(is_evidence(chunk, entry) for entry in query.evidence)) for chunk in passages])
     rows = {chunk.id: row for row, chunk in enumerate(passages)}
     sentences = [unit for chunk in passages for unit in units(chunk, SENTENCE)]
     owner = np.array([rows[source_of(unit).id] for unit in sentences], dtype=np.intp)

@@ -169,7 +169,7 @@ def _questions(config: ValueTraining, encoder: TextEncoder) -> Iterator[Asked]:
         settings, documents = source.settings, source.folder.documents
         pool = source.open_pool(source.queries, embedder, quiet=config.quiet)
         kept_back = held_out(source.folder, questions_of(source.folder, settings.split))
-        for query in filter(lambda one: one.gold, source.queries):
+        for query in filter(lambda one: one.evidence, source.queries):
             offered = pool[query.id][: settings.num_candidates]
             others = [one for one in offered if not any(is_evidence(one.chunk, entry) for entry in query.gold)]
             is_repeated = hash_fraction(query.id, "unanswerable") < UNANSWERABLE

@@ -234,7 +234,7 @@ class SetRun:
             "tokenizer": self._parts.tokens.name,
             "exact": exact,
             "queries": len(self._queries),
-            "queries_without_gold": sum(not query.gold for query in self._queries),
+            "queries_without_gold": sum(not query.evidence for query in self._queries),
             "pool": pool_name(config, self._queries, config.index),
             "main_measure": self._main_measure,
             "measures": self._measures.names,
@@ -258,19 +258,19 @@ class SetRun:
         """Return the means of the measures by method, and the retriever's; rows get theirs, and runs are written."""
         offered = {query.id: [candidate.chunk for candidate in self._pool[query.id]] for query in self._queries}
         rankings: dict[str, Rankings] = {
-            RETRIEVER: {query.id: ranking_of(offered[query.id], query.gold) for query in self._queries}
+            RETRIEVER: {query.id: ranking_of(offered[query.id], query.evidence) for query in self._queries}
         }
         # A question on which a method failed is not in that method's ranking.
         for name, of_method in rows.items():
             rankings[name] = {row["query"]: row["ranking"] for row in of_method if "ranking" in row}
-        judgements = {query.id: query.relevance for query in self._queries if query.gold}
+        judgements = {query.id: query.relevance for query in self._queries if query.evidence}
         values = {name: self._measures.by_query(ranking, judgements) for name, ranking in rankings.items()}
         for name, of_method in rows.items():
             rows[name] = [{**row, **values[name].get(row["query"], {})} for row in of_method]
         if self._files:
             write_runs(self._files[budget].with_suffix(".runs"), rankings, judgements)
         means = {name: mean_of(list(of_one.values()), self._measures.names) for name, of_one in values.items()}
-        figures = [evidence_figures(offered[query.id], query.gold) for query in self._queries if query.gold]
+        figures = [evidence_figures(offered[query.id], query.evidence) for query in self._queries if query.evidence]
         means[RETRIEVER] |= mean_of(figures, ("evidence_recall", "full_evidence"))
         means[RETRIEVER]["candidates"] = fmean(map(len, offered.values()))
         return means

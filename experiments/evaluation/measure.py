@@ -63,8 +63,7 @@ class Measuring:
 
     def _choose(self, query: Query, candidates: Sequence[Candidate]) -> dict[str, Outcome | Exception]:
         """Return what each selector chose, or why it failed."""
-        if not query.extra.get("answerable", True):
-            query = replace(query, gold=())  # it may tell the document that is asked about
+        query = replace(query, gold=query.evidence)
         ranking, support = [candidate.chunk for candidate in candidates], Support.of(query, self.documents)
         shared = self.budget, self.parts.tokens, self.parts.embedder, support
         chosen: dict[str, Outcome | Exception] = {}

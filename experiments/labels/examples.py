@@ -95,10 +95,10 @@ def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
     if source.part == "held-out":  # of all questions of the split, as for a comparison and for the training of a value
         kept = held_out(folder, queries)
         queries = [query for query in queries if query.id in kept]
-    queries = [query for query in queries if (query.answers or query.gold) and query.id not in sealed]
+    queries = [query for query in queries if (query.answers or query.evidence) and query.id not in sealed]
     if source.with_gold:
         known = folder.documents
-        queries = [query for query in queries if query.gold and all(passage_of(name, known) for name in query.gold)]
+        queries = [query for query in queries if query.evidence and all(passage_of(name, known) for name in query.gold)]
     queries = queries[: source.limit]
     sampled = set(
         sorted((query.id for query in queries), key=lambda name: hash_fraction(name, "label"))[: source.sample]

@@ -15,7 +15,7 @@ from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig
 from experiments.report.comparison import results_page
 from tests.corag.text.test_data import HEADING, write_beir
-from tests.experiments.worlds import DOCUMENTS, QUERIES, evaluate, rows_of
+from tests.experiments.worlds import DOCUMENTS, QUERIES, evaluate, rows_of, write_folder
 
 PASSAGES = [{"_id": row["id"], "title": row["title"], "text": row["text"]} for row in DOCUMENTS]
 QUESTIONS = [{"_id": row["id"], "text": row["question"], "metadata": {}} for row in QUERIES]
@@ -134,3 +134,12 @@ def test_a_written_run_is_read_back(tmp_path_factory, rankings):
     assert ids(file) == {query: [escaped(name) for name in passages] for query, passages in rankings.items()}
     for ranked in read_run(file).values():
         assert list(ranked.values()) == sorted(set(ranked.values()), reverse=True)
+
+
+def test_gold_of_a_question_without_an_answer_only_tells_its_document(tmp_path):
+    asked = [{"id": name, "question": f"{name}?", "gold": ["varn"], "answers": [], "split": "test"} for name in "ab"]
+    data = write_folder(tmp_path / "data", DOCUMENTS, [asked[0], asked[1] | {"answerable": False}])
+    result = evaluate(config_of(data, pool="document", latency_questions=0, out=str(tmp_path / "result.json")))
+    assert (result["queries"], result["queries_without_gold"]) == (2, 1)
+    assert result["retriever"]["evidence_recall"] == result["methods"][0]["evidence_recall"] == 1
+    assert (tmp_path / "result.runs" / "qrels.txt").read_text() == "a 0 varn 1\n"
