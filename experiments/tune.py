@@ -109,7 +109,7 @@ def tune(config: TuneConfig) -> agent.ConfigurationAgent:
     value, fitted = fit_own(sources, split_parts(config.signals), out, fold, quiet=config.quiet)
     asked = [*CONFIGURATIONS, *split_parts(config.configurations), *fitted]
     path = label(replace(labelling, configurations=tuple(dict.fromkeys(map(parse, asked)))))
-    used, page = choose(read_labels(path), config, fold, fitted)
+    used, page = choose(read_labels(str(path)), config, fold, fitted)
     card = agent.model_card(used.config, {"questions": len(names), "versions": versions()}, page.markdown())
     agent.save(out / "checkpoint", used, card)
     write_atomically(out / "report.html", page.html())

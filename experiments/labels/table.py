@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -183,19 +184,18 @@ def search_settings(configuration: Configuration) -> tuple[Configuration, tuple[
     return Configuration(configuration.name, settings), found
 
 
-def label_paths(paths: str | Path) -> list[Path]:
-    """Return the label tables that a setting names, separated by commas, or the one of a path; none: `InputError`."""
-    if isinstance(paths, Path):
-        return [paths]
-    if not (names := comma_separated(paths)):
+def label_paths(paths: str) -> list[Path]:
+    """Return the label tables that a setting names, separated by commas or the one of this name; none: `InputError`."""
+    # Pathlib fails where a list is too long for a name.
+    if not (names := [paths] if os.path.isfile(paths) else comma_separated(paths)):  # noqa: PTH113
         raise InputError("labels is empty; give at least one table that `corag label` wrote")
     if len(set(names)) < len(names):
         raise InputError(f"labels are {', '.join(names)}; give each table once")
     return [Path(name) for name in names]
 
 
-def read_labels(paths: str | Path) -> Labels:
-    """Read label tables, separated by commas, or the one of a path, as one.
+def read_labels(paths: str) -> Labels:
+    """Read label tables, as `label_paths` names them, as one.
 
     Tables may hold the same questions, answered by other readers, or other questions; all have one set of
     configurations. Questions that failed under any configuration, or lack one, are left out with a warning. A damaged

@@ -110,7 +110,7 @@ def test_from_questions_to_a_checkpoint_and_a_value_that_are_used(tmp_path):
     )  # fmt: skip
     tune(config)
     assert read_metadata(out / "labels.parquet")["tokenizer"] == corag.tokens("estimate").name
-    labels = read_labels(out / "labels.parquet")
+    labels = read_labels(str(out / "labels.parquet"))
     page = (out / "checkpoint" / "README.md").read_text()
     assert "of what filling the budget does" in page and "corag, its value fitted" in page
     selector = corag.selector("corag", agent=out)

@@ -214,6 +214,10 @@ def test_readers_are_averaged_and_other_questions_added(tmp_path):
     write_labels(tmp_path / "b.parquet", [{**row, "f1": 1.0} for row in ROWS[:2]], QUESTIONS)
     labels = read_labels(f"{tmp_path / 'a.parquet'},{tmp_path / 'b.parquet'}")
     assert labels.measures["f1"].tolist() == [[0.75, 0.625], [0.0, 1.0]]
+    # A file may have a comma in its name, and many files together a name that is too long for one.
+    assert len(read_labels(str(write_labels(tmp_path / "a,b.parquet", ROWS, QUESTIONS)))) == 2
+    with pytest.raises(DataError, match=r"no file 0\.parquet"):
+        read_labels(",".join(f"{number}.parquet" for number in range(99)))
 
 
 def test_questions_that_failed_are_left_out_with_a_warning(tmp_path, caplog):
