@@ -12,14 +12,13 @@ import numpy as np
 import corag
 from corag import Candidate, Chunk
 from corag.models.embedders import CachedEmbedder
-from corag.rerankers.scorers import JoinedTextScorer
 from corag.selectors.car import Method
 from corag.selectors.raptor.build import build_tree
 from corag.text.documents import SEPARATOR, Document, passage, with_title
 from corag.text.tokens import CallableCounter
 from corag.types import TokenCounter
 from tests.corag.rerankers.test_window import Letters
-from tests.corag.text.tokens.worlds import byte_level, made_encoding, unigram
+from tests.corag.text.tokens.worlds import counter, made_encoding
 from tests.fakes import COUNTERS as DOZEN
 from tests.fakes import (
     HashEmbedder,
@@ -33,16 +32,13 @@ from tests.fakes import (
 )
 
 
-class Mean(HashReranker):
+class Mean(SetReranker):
     """Values a text by its parts, so that no order is better than another and ties abound."""
 
     name = "mean"
 
     def score(self, query, texts):
         return np.array([np.mean([len(part) % 4 / 4 for part in text.split(SEPARATOR)]) for text in texts])
-
-    def scorer(self, query, chunks):
-        return JoinedTextScorer(self, query, chunks, order_matters=False)
 
 
 class Lost(HashReranker):
@@ -86,8 +82,8 @@ RERANKERS = (
 
 COUNTERS = (
     *DOZEN,
-    byte_level(),
-    unigram(),
+    counter("byte-level"),
+    counter("unigram"),
     CallableCounter(made_encoding().encode_ordinary, name="tiktoken/made"),
     CallableCounter(lambda text: 0, name="nothing"),
     CallableCounter(lambda text: len(text) * 10**9, name="huge"),

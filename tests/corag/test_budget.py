@@ -6,7 +6,7 @@ import corag
 from corag import PromptedReader
 from corag.budget import Budget, Counts, reader_and_tokens
 from corag.errors import InputError
-from tests.corag.text.tokens.worlds import ChatReader, byte_level
+from tests.corag.text.tokens.worlds import ChatReader, counter
 from tests.fakes import offer
 
 
@@ -42,8 +42,8 @@ def test_a_prompt_that_leaves_the_window_no_room_for_the_answer_is_an_error_befo
     [
         ({"budget_for": "context"}, ("context", "minilm", True)),
         ({"tokenizer": "estimate"}, ("prompt", "estimate", False)),
-        ({"reader": ChatReader(byte_level())}, ("prompt", "byte-level", True)),
-        ({"reader": ChatReader(byte_level()), "tokenizer": "minilm"}, ("prompt", "minilm", False)),
+        ({"reader": ChatReader(counter("byte-level"))}, ("prompt", "byte-level", True)),
+        ({"reader": ChatReader(counter("byte-level")), "tokenizer": "minilm"}, ("prompt", "minilm", False)),
     ],
 )
 def test_a_reply_says_what_its_prompt_cost_and_whether_that_is_exact(settings, counts):

@@ -4,7 +4,7 @@ import pytest
 
 from corag.registry import READERS
 from experiments.evaluation.config import EvaluateConfig
-from tests.corag.text.tokens.worlds import ChatReader, byte_level
+from tests.corag.text.tokens.worlds import ChatReader, counter
 from tests.experiments.worlds import evaluate, rows_of
 
 BUDGET = 260
@@ -13,10 +13,10 @@ BUDGET = 260
 @pytest.fixture
 def reader(monkeypatch):
     """A reader called `chat` that remembers its prompts."""
-    reader = ChatReader(byte_level())
+    reader = ChatReader(counter("byte-level"))
 
     def chat(*, tokenizer=None):
-        reader.tokens = tokenizer or byte_level()
+        reader.tokens = tokenizer or counter("byte-level")
         return reader
 
     monkeypatch.setitem(READERS.parts, "chat", chat)
@@ -34,7 +34,7 @@ def test_no_prompt_of_a_comparison_exceeds_the_budget(small_data, reader, tmp_pa
     assert result["budget_for"] == "prompt"
     assert (result["tokenizer"], result["exact"]) == ("byte-level", True)
     rows = rows_of(out)
-    counts = byte_level().count(reader.sent).tolist()
+    counts = counter("byte-level").count(reader.sent).tolist()
     assert set(counts) == {row["prompt_tokens"] for row in rows}
     assert BUDGET / 2 < max(counts) <= BUDGET
     assert [method["over_budget"] for method in result["methods"]] == [0, 0]

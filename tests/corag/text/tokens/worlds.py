@@ -25,28 +25,13 @@ ASKING = FOLDER / "asking" / "tokenizer.json"
 
 @cache
 def counter(name):
-    """A counter by the tokenizer of a file here; their vocabularies are those of the first texts of `PROSE`."""
+    """A counter by the tokenizer of a file here; their vocabularies are those of the first texts of `PROSE`.
+
+    `byte-level` merges bytes, as GPT-2, Llama 3 and Qwen do. `unigram` takes the most probable pieces, as T5 and XLM-R
+    do; what it does not know is one token, however long. `by-score` merges characters and falls back to bytes, as
+    Llama 2 and Gemma do. `words` knows a few words, and one token for all others.
+    """
     return TokenizerCounter(Tokenizer.from_file(str(FOLDER / f"{name}.json")), name=name)
-
-
-def byte_level():
-    """Merges bytes, as GPT-2, Llama 3 and Qwen do."""
-    return counter("byte-level")
-
-
-def unigram():
-    """Takes the most probable pieces, as T5 and XLM-R do; what it does not know is one token, however long."""
-    return counter("unigram")
-
-
-def by_score():
-    """Merges characters and falls back to bytes, as Llama 2 and Gemma do."""
-    return counter("by-score")
-
-
-def words():
-    """Knows a few words, and one token for all others."""
-    return counter("words")
 
 
 def made_encoding(name="made"):
