@@ -1,6 +1,5 @@
 """Ranges, configurations, predictions and checkpoints of agents; no torch."""
 
-import json
 import subprocess
 import sys
 
@@ -14,7 +13,6 @@ import agent
 from agent import AgentConfig, Configuration, ConfigurationAgent, Ranges
 from common.configuration import parse
 from common.errors import ModelError
-from common.storage import seal_again
 from tests.agent.worlds import DIM, RANGES, random_agent, random_weights, toy_config
 from tests.paths import ROOT
 
@@ -122,14 +120,6 @@ def test_nothing_but_a_checkpoint_is_replaced(folder, tmp_path):
         with pytest.raises(ModelError):
             agent.save(path, random_agent(), "")
     assert (folder / "thesis.tex").exists()
-
-
-def test_settings_that_do_not_go_together_are_refused(folder):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "fallback_settings": [10, 2.4]}))
-    seal_again(folder)
-    with pytest.raises(ModelError, match="not those of an agent"):
-        agent.load(folder)
 
 
 def test_an_edited_card_is_sealed_again(folder):

@@ -166,7 +166,7 @@ FILES = {
     CONFIG: [
         *(lambda content: b"{}", lambda content: b"[" * 10**5, lambda content: b"\xff\xfe", nothing),
         *(having(format_version=99), having(color="red"), having(features=["color"]), having(hidden=[10**9])),
-        *(having(embedder=3), having(feature_dim=1024), having(priors={})),
+        *(having(embedder=3), having(feature_dim=1024), having(priors={}), having(fallback_settings=[10, 2.4])),
         *(having(configurations=wrong) for wrong in (3, [3], [{}], ["corag("], [""], [], ["top-k"] * 2)),
     ],
     WEIGHTS: [

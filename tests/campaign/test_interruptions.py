@@ -66,11 +66,6 @@ def names_in(folder):
     return sorted(name for name in names if ".lance" not in name and not name.endswith(".part"))
 
 
-def rows_of(labels):
-    """Return the rows of a label table."""
-    return pq.read_table(labels).to_pylist()
-
-
 def lines_in(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
@@ -86,7 +81,7 @@ def index_rows(folder):
 
 def label_rows(folder):
     assert names_in(folder) == ["labels.parquet"]
-    return rows_of(folder / "labels.parquet")
+    return pq.read_table(folder / "labels.parquet").to_pylist()
 
 
 def epochs_done(folder):

@@ -15,18 +15,12 @@ EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\x7f\u202edeep\u202c"
 """Clears the screen, sets the title, turns red, and reads from right to left."""
 
 
-@pytest.fixture
-def says(monkeypatch):
-    """Return a function that registers a reader `says` of a text."""
-    return lambda text: monkeypatch.setitem(READERS.parts, "says", lambda: FakeReader(Answer(text)))
-
-
 def is_clean(text):
     return visible(text) == text
 
 
 @pytest.mark.slow
-def test_what_ask_prints_of_texts_and_answers(tmp_path, says, capsys):
+def test_what_ask_prints_of_texts_and_answers(tmp_path, monkeypatch, capsys):
     text = f"It is {EVIL} 310 metres deep.\r\nAnd salty."
     document = {"id": f"a{EVIL}", "title": f"[b]Lake{EVIL}", "text": text}
     data = write_folder(tmp_path / "data", [document], [QUERIES[0] | {"gold": [], "candidates": []}])
@@ -34,7 +28,7 @@ def test_what_ask_prints_of_texts_and_answers(tmp_path, says, capsys):
     assert main(["index", "--data", str(data), "--out", index, "--quiet"]) == 0
     assert is_clean(capsys.readouterr().out)
     answer = f"[/] The [b]answer{EVIL}"  # no markup of the terminal
-    says(answer)
+    monkeypatch.setitem(READERS.parts, "says", lambda: FakeReader(Answer(answer)))
     arguments = ["ask", f"How deep{EVIL}?", "--index", index, "--method", "top-k", "--reader", "says"]
     assert main(arguments) == 0
     said = capsys.readouterr().out

@@ -17,6 +17,7 @@ from corag.models.runtime import resolve_device
 from corag.registry import RERANKERS
 from corag.types import Chunk
 from tests.corag.rerankers.evidence_worlds import WordEncoder
+from tests.fakes import HashEmbedder
 
 TEXTS = ["Varn\nVarn is an island in the northern sea.", "Kell\nKell is a village.", "", "Its capital is Tolmere."]
 QUESTION = "What is the capital of Varn?"
@@ -87,21 +88,8 @@ def test_threads_that_come_at_once_load_an_encoder_once(monkeypatch):
     assert len(loads) == len(set(made)) == 1
 
 
-class Spoilt:
-    """Unit vectors, spoilt by a function."""
-
-    name, dimension = "spoilt", 4
-
-    def __init__(self, spoil):
-        self.spoil = spoil
-
-    def embed(self, texts):
-        vectors = np.array([[1, len(text), text.count("e"), 2] for text in texts], dtype=np.float32)
-        return self.spoil(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
-
-
 SPOILT = [
-    lambda vectors: vectors * np.array([np.nan, 1, 1, 1]),
+    lambda vectors: np.where(np.eye(4, 8), np.nan, vectors),
     lambda vectors: vectors[1:],
     lambda vectors: [row[: index + 1] for index, row in enumerate(vectors.tolist())],
     lambda vectors: None,
@@ -111,5 +99,7 @@ SPOILT = [
 
 @pytest.mark.parametrize("spoil", SPOILT)
 def test_vectors_are_finite_and_of_one_length(spoil):
+    embedder = HashEmbedder("spoilt")
+    embedder.embed = lambda texts: spoil(HashEmbedder().embed(texts))
     with pytest.raises(ModelError, match="spoilt"):
-        vectors_by(Spoilt(spoil), TEXTS, unit=True)
+        vectors_by(embedder, TEXTS, unit=True)

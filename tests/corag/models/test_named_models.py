@@ -54,14 +54,6 @@ def test_a_model_is_an_encoder_by_its_folder(models):
     assert values[0] == pytest.approx(1)
 
 
-@pytest.fixture
-def no_code_yet(monkeypatch):
-    """`OWN_CODE_RAN` is set from here on only by code that comes with a model."""
-    monkeypatch.delenv("OWN_CODE_RAN", raising=False)
-    for module in [name for name in sys.modules if name.startswith("transformers_modules")]:
-        monkeypatch.delitem(sys.modules, module)
-
-
 def by_transformers(folder, texts, sign=1.0):
     with quiet():
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -80,7 +72,11 @@ def test_a_known_reranker_is_built_by_its_name(models, name):
 
 
 @pytest.mark.parametrize("name", NEED_CODE)
-def test_code_of_a_known_reranker_runs_only_when_allowed(models, no_code_yet, name):
+def test_code_of_a_known_reranker_runs_only_when_allowed(models, monkeypatch, name):
+    # Only code that comes with a model sets it from here on.
+    monkeypatch.delenv("OWN_CODE_RAN", raising=False)
+    for module in [name for name in sys.modules if name.startswith("transformers_modules")]:
+        monkeypatch.delitem(sys.modules, module)
     with pytest.raises(ModelError, match="trust_remote_code"):
         corag.reranker(name)
     assert "OWN_CODE_RAN" not in os.environ

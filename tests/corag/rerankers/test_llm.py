@@ -1,7 +1,6 @@
 """A language model values contexts by the probability of its yes."""
 
 import math
-import os
 
 import pytest
 
@@ -20,11 +19,6 @@ def told(**alternatives):
 
 def openai_part(server):
     return f"llm(reader=openai(model=llama3.1:8b, base_url={server.base_url}))"
-
-
-@pytest.fixture(autouse=True)
-def _key(monkeypatch):
-    monkeypatch.setitem(os.environ, "OPENAI_API_KEY", "none")
 
 
 @pytest.mark.parametrize("kind", ["openai", "ollama"])
