@@ -19,17 +19,14 @@ orders = st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True).map(tu
 batches = st.lists(st.lists(orders, max_size=6), max_size=6)
 
 
-class Replying:
-    """Replies to any orders with what it is given."""
+def replying(reply):
+    """A scorer that replies to any orders with what it is given."""
 
-    order_matters = True
-    num_truncated = 5
+    def scorer(orders):
+        return reply
 
-    def __init__(self, reply):
-        self.reply = reply
-
-    def __call__(self, asked):
-        return self.reply
+    scorer.order_matters = True
+    return scorer
 
 
 @given(batches, st.sampled_from([HashReranker, SetReranker]))
@@ -49,12 +46,12 @@ def test_cached_equals_the_scorer_and_never_asks_twice(batches, build):
 @pytest.mark.parametrize("reply", [[0.5], [[0.5, 0.5]], None])
 def test_wrong_number_of_values(reply):
     with pytest.raises(ScoringError, match="'odd'"):
-        CachedScorer(Replying(reply), "odd", IDS)([(2, 0), (1,)])
+        CachedScorer(replying(reply), "odd", IDS)([(2, 0), (1,)])
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_values_that_are_not_finite(value):
-    cached = CachedScorer(Replying([0.5, value]), "odd", IDS)
+    cached = CachedScorer(replying([0.5, value]), "odd", IDS)
     with pytest.raises(ScoringError, match=r"'odd'.*'b'"):
         cached([(2, 0), (1,)])
     assert len(cached.values) == 0

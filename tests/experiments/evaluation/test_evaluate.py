@@ -7,7 +7,7 @@ import pytest
 import corag
 from corag.errors import MissingExtraError, ReaderError
 from corag.registry import READERS, SELECTORS
-from corag.selectors.base import BudgetedSelector, Choice
+from corag.selectors import TopK
 from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.evaluation.methods import make_methods, trained_hash
@@ -179,16 +179,10 @@ def offered(**settings):
 
 
 def test_all_stands_for_what_can_run(small_checkpoint, monkeypatch):
-    class Mine(BudgetedSelector):
-        name = "mine"
-
-        def _choose(self, problem):
-            return Choice((), 0.0)
-
     def lacking(**settings):
         raise MissingExtraError("pip install 'corag[some]'")
 
-    monkeypatch.setitem(SELECTORS.parts, "mine", Mine)
+    monkeypatch.setitem(SELECTORS.parts, "mine", TopK)
     monkeypatch.setitem(SELECTORS.parts, "lacking", lacking)
     methods = make_methods("all,top-k(k=3)", offered())
     expected = [name for name in SELECTORS.names if name != "lacking"]

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -64,29 +65,12 @@ def test_without_an_agent_the_best_single_configuration_holds():
     assert Corag(preset="paper").select("Who?", offered, 9).trace.details["preset"] == "paper"
 
 
-class Summed:
-    """Values an order by the sum of what its chunks, c0 and so on, are worth."""
-
-    name, max_tokens, gives_probabilities = "summed", None, True
-
-    def __init__(self, worth):
-        self.worth = worth
-
-    def score(self, query, texts):
-        return np.zeros(len(texts))
-
-    def scorer(self, query, chunks):
-        return self
-
-    order_matters, num_truncated = False, 0
-
-    def __call__(self, orders):
-        return np.array([sum(self.worth[index] for index in order) for order in orders])
-
-
 def test_a_promise_is_the_shortest_beginning_that_holds_it():
     offered = [Candidate(Chunk(f"c{row}", f"text {row}..")) for row in range(4)]
-    reranker = Summed((0.4, 0.3, 0.2, 0.1))
+    # An order is worth the sum of what its chunks are.
+    worth = {"c0": 0.4, "c1": 0.3, "c2": 0.2, "c3": 0.1}
+    orders = (order for length in range(1, 5) for order in permutations(worth, length))
+    reranker = probable({order: sum(worth[name] for name in sorted(order)) for order in orders})
     for keep, count in ((0, 1), (0.4, 1), (0.41, 2), (0.7, 2), (0.9, 3), (0.91, 4), (1, 4)):
         selection = Corag(reranker=reranker, keep=keep, tokenizer=CHARACTERS).select("who?", offered, 100)
         assert selection.ids == tuple(f"c{row}" for row in range(count)), keep
@@ -231,14 +215,14 @@ def test_upper_finds_the_best_of_all_orders():
 def test_a_cancelled_selection_stops():
     called = []
 
-    class Slow(Summed):
-        def __call__(self, orders):
-            called.append(len(orders))
+    class Slow(HashReranker):
+        def score(self, query, texts):
+            called.append(len(texts))
             time.sleep(0.02)
-            return super().__call__(orders)
+            return super().score(query, texts)
 
     async def cancel():
-        selector = Corag(reranker=Slow([0.1] * 60), tokenizer=CHARACTERS, search={"iterations": 1000})
+        selector = Corag(reranker=Slow(), tokenizer=CHARACTERS, search={"iterations": 1000})
         texts = [f"text {row}" for row in range(60)]
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(selector.aselect("who?", texts, 10_000), 0.3)
