@@ -5,7 +5,6 @@ from zlib import crc32
 import numpy as np
 from hypothesis import strategies as st
 
-import agent
 import corag
 from agent import AgentConfig, ConfigurationAgent, Ranges
 from corag import Candidate, Chunk
@@ -167,22 +166,6 @@ def sign_agent(*, rerankers=("bm25", "minilm-softsim"), embedder="sign") -> Conf
     weights["choice.weight"] = 10 * np.eye(2, dtype=np.float32)
     weights["settings.weight"][0] = (30.0, -30.0)
     return ConfigurationAgent(config, weights)
-
-
-def save_agent(path, **changes):
-    """Write the agent's checkpoint and return its folder."""
-    agent.save(path, sign_agent(**changes), "# An agent for tests\n")
-    return path
-
-
-def drained(pieces):
-    """Return the pieces of a stream, and the answer that it returns."""
-    received = []
-    while True:
-        try:
-            received.append(next(pieces))
-        except StopIteration as end:
-            return received, end.value
 
 
 def essence(selection):

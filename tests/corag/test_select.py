@@ -9,7 +9,6 @@ import corag
 from corag.candidates import as_candidates
 from corag.errors import InputError, ModelError
 from corag.models.trained import shipped_adapter
-from corag.selecting import with_missing_cosines
 from tests.fakes import SignEmbedder
 
 QUERY = "What is Germany's capital?"
@@ -64,9 +63,10 @@ def test_documents_of_frameworks_pairs_and_iterables_are_candidates():
 
 def test_settings_go_to_the_default_or_a_selector_by_name_and_none_to_an_object():
     class First:
-        name = "first"
+        name, reranker = "first", "bm25"
 
         def select(self, query, candidates, budget_tokens):
+            assert candidates == as_candidates(TEXTS)  # as they were given
             chunk = candidates[0].chunk
             return corag.Selection((chunk,), chunk.text, 1, budget_tokens, 0.0, self.name)
 
@@ -76,15 +76,6 @@ def test_settings_go_to_the_default_or_a_selector_by_name_and_none_to_an_object(
     assert corag.select(QUERY, TEXTS, 8, method=First()).text == TEXTS[0]
     with pytest.raises(InputError, match="reranker"):
         corag.select(QUERY, TEXTS, 8, method=First(), reranker="bm25")
-
-
-def test_a_selector_of_the_users_own_with_a_reranker_gets_candidates_as_they_were_given():
-    class Reranking:
-        name, reranker = "reranking", "bm25"
-
-    given = as_candidates(TEXTS)
-    assert with_missing_cosines(QUERY, given, 8, Reranking()) == given
-    assert with_missing_cosines(QUERY, given, 8, object()) == given
 
 
 def test_a_selector_that_ships_chooses_the_same_by_name_and_as_an_object():

@@ -11,7 +11,6 @@ from corag.models.chat import ChatError
 from corag.readers.chat import NO_ANSWER, OllamaReader, OpenAIReader
 from corag.types import Answer
 from tests.chat_server import ChatServer, Reply
-from tests.fakes import drained
 
 QUERY = "What is the capital of France?"
 CONTEXT = "France\nThe capital of France is Paris."
@@ -169,7 +168,11 @@ def test_a_stream_yields_pieces_breaks_with_an_error_and_hangs_up_when_closed(re
         assert next(pieces) == "Par"
         pieces.close()
     with ChatServer(Reply("", "Par", "is")) as server:
-        assert drained(reader_for(server).stream(QUERY, CONTEXT)) == (["Par", "is"], Answer("Paris"))
+        pieces = reader_for(server).stream(QUERY, CONTEXT)
+        assert [next(pieces), next(pieces)] == ["Par", "is"]
+        with pytest.raises(StopIteration) as end:
+            next(pieces)
+        assert end.value.value == Answer("Paris")
 
 
 def test_what_a_server_leaves_out_or_sends_in_parts_does_no_harm():

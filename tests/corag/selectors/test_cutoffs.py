@@ -171,14 +171,10 @@ def naive_clusters(query, vectors, tau, limit):
     return clusters
 
 
-def drawn(seed):
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=5), rng.normal(size=(int(rng.integers(0, 30)), 5))
-
-
 @given(st.integers(0, 10_000), SIZES)
 def test_clusters_as_in_algorithm_1(seed, sizes):
-    query, vectors = drawn(seed)
+    rng = np.random.default_rng(seed)
+    query, vectors = rng.normal(size=5), rng.normal(size=(int(rng.integers(0, 30)), 5))
     tau, limit = sizes
     found = dynamic_clusters(query, vectors, tau=tau, max_size=limit)
     assert found == naive_clusters(query, vectors, tau, limit)

@@ -12,7 +12,7 @@ from corag.selectors.corag.agents import load_agent
 from corag.selectors.corag.features import question_vectors
 from corag.selectors.corag.search import Corag
 from corag.selectors.problem import SelectionProblem
-from tests.fakes import CHARACTERS, HashEmbedder, HashReranker, SignEmbedder, offer, save_agent, sign_agent
+from tests.fakes import CHARACTERS, HashEmbedder, HashReranker, SignEmbedder, offer, sign_agent
 
 POOL = offer("the cat sat", "a dog ran", "birds fly high", "fish swim")
 
@@ -86,10 +86,11 @@ def test_the_fallback_of_an_agent_by_name(parts):
 
 
 def test_agents_are_loaded_from_folders_names_and_objects(tmp_path):
-    folder = save_agent(tmp_path / "agent")
-    assert load_agent(folder).config == load_agent(str(folder)).config == sign_agent().config
+    folder = tmp_path / "agent"
     # `corag train` writes the checkpoint below its folder.
-    save_agent(tmp_path / "runs" / "checkpoint")
+    for path in (folder, tmp_path / "runs" / "checkpoint"):
+        save(path, sign_agent(), "# An agent for tests\n")
+    assert load_agent(folder).config == load_agent(str(folder)).config == sign_agent().config
     assert load_agent(str(tmp_path / "runs")).config == sign_agent().config
     with pytest.raises(ModelError, match="hub"):  # offline, as all tests are
         load_agent("somebody/agent")
