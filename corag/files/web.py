@@ -218,6 +218,8 @@ _TABLE_PARTS = ["caption", "thead", "tbody", "tfoot", "tr", *_CELLS]
 _NOT_IN_TABLES = ["table", "h1", "h2", "h3", "h4", "h5", "h6", "pre"]
 # Patterns of markdownify take the square of such a run's length.
 _LONG_SPACE = re.compile(r"(?<!\s)(\s{1000})\s++")
+# What is before signs at the beginning of a paragraph, a quotation or an item of a list; see `_Converter.escape`.
+_LINE_OF_SIGNS = re.compile(r"(?m)^([ \t>]*+(?:(?:-|\d++\.)[ \t]++)*+)\xad(?=#)")
 
 
 def markdown_of(tree: Any) -> str:
@@ -249,7 +251,8 @@ def markdown_of(tree: Any) -> str:
         escape_underscores=False,
         strong_em_symbol="*",
     )
-    lines = [line.rstrip(" \t") for line in converter.convert_soup(tree).replace("\xad", "").split("\n")]
+    markdown = _LINE_OF_SIGNS.sub(r"\1\\", converter.convert_soup(tree)).replace("\xad", "")
+    lines = [line.rstrip(" \t") for line in markdown.split("\n")]
     return "\n".join(line for above, line in pairwise(["", *lines]) if line or above).strip()
 
 
@@ -296,8 +299,8 @@ class _Converter(MarkdownConverter):
     """Converts elements that `markdown_of` has prepared; markdownify looks for a cell's or an item's neighbours."""
 
     def escape(self, text: str, parent_tags: set[str]) -> str:
-        # Such a line would be a heading.
-        return re.sub(r"(?m)^([ \t]*)(?=#+\s)", r"\1\\", text)
+        # Behind such a soft hyphen `markdown_of` escapes what would be a heading: it knows whether a line begins here.
+        return re.sub(r"(?m)^([ \t]*)(?=#+\s)", "\\1\xad", text)
 
     def convert_li(self, el: Any, text: str, parent_tags: set[str]) -> str:
         mark = f"{el['number']}. " if "number" in el.attrs else "- "
