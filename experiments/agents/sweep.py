@@ -111,8 +111,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
 def plan(config: SweepConfig) -> list[tuple[Mapping[str, Any], list[TrainAgentConfig]]]:
     """Return each combination: what is varied, by dotted name, and all settings of its runs, one for each seed.
 
-    An unknown name or a wrong value is an `InputError`, a value that breaks a rule of the training an
-    `InputError`.
+    An unknown name, a wrong value, or one that breaks a rule of the training is an `InputError`.
     """
     combinations: list[tuple[Mapping[str, Any], list[TrainAgentConfig]]] = []
     for values in product(*config.vary.values()):

@@ -97,8 +97,7 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
 
     Of several processes with one `out`, one works and the others wait.
 
-    A damaged table or a missing split is a `DataError`, an unknown measure an `InputError`, too little to learn from an
-    `InputError`.
+    A damaged table or a missing split is a `DataError`; an unknown measure or too little to learn from, `InputError`.
     """
     labels = known_labels(read_labels(config.labels), config)
     agent_config_of(labels, config)  # refuses settings before anything is written
