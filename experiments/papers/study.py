@@ -86,9 +86,12 @@ class Study:
     standin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in ("evaluate", "grid", METHODS, "published", "standin"):
+            if not isinstance(given := getattr(self, name), Mapping):
+                raise InputError(f"{name} is {given!r:.80}; write each of its entries as name: value")
         object.__setattr__(self, "grid", {str(axis): _axis(axis, values) for axis, values in self.grid.items()})
-        if not isinstance(self.methods, Mapping) or not self.methods or not self.figures:
-            raise InputError("a study has methods by the names that its table shows, and figures; give both")
+        if not self.methods or not self.figures:
+            raise InputError("a study has methods and figures; give both")
         asked = comma_separated(self.evaluate.get("measures", EvaluateConfig.measures))
         for figure in self.figures:
             check_choice("a figure", figure, (*MEASURES, *asked))

@@ -51,7 +51,8 @@ def small(tmp_path):
     [
         ({"tabel": {}}, "tabel"),
         ({"baseline": "naive"}, "Naive"),
-        ({"methods": ["top-k", "naive"]}, "methods by the names"),
+        ({"methods": ["top-k", "naive"]}, "methods is"),
+        ({"standin": ["evaluate"]}, "standin is"),
         ({"evaluate": None}, "no data"),
         ({"figures": ["evidence_recal"]}, "evidence_recal"),
         ({"grid": {"budget": [64], "cost_weight": [0], "mood": [1]}}, "mood"),
