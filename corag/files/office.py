@@ -43,7 +43,7 @@ def check_archive(data: bytes, ending: str) -> Iterator[None]:
         raise UnreadableFileError(f"{size / 2**20:,.0f} MiB when it is unpacked; split it")
     try:
         yield
-    except (MemoryError, RecursionError):
+    except (MemoryError, RecursionError, ImportError):
         raise
     # Readers raise errors of many kinds (of XML, zip, missing parts) for a damaged document.
     except Exception as error:

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shutil
+import sys
 import zipfile
 from datetime import date
 from pathlib import Path
@@ -140,7 +141,7 @@ def written(document):
     return file.getvalue()
 
 
-def test_slides_without_a_title_and_charts_of_dates_and_points():
+def test_slides_without_a_title_and_charts_of_dates_and_points(monkeypatch):
     talk, dated, points = pptx.Presentation(), CategoryChartData(), XyChartData()
     talk.slides.add_slide(talk.slide_layouts[5]).shapes.title.text = "Sales"
     dated.categories = [date(2024, 1, 1), date(2024, 1, 2)]
@@ -158,6 +159,9 @@ def test_slides_without_a_title_and_charts_of_dates_and_points():
         "|  | Pumps |\n| --- | --- |\n| 2024-01-01 | 7 |\n| 1e10 | 8 |",
         "|  | Flow |\n| --- | --- |\n| 3 | #N/A |",
     ]
+    monkeypatch.setitem(sys.modules, "openpyxl.styles.numbers", None)
+    with pytest.raises(UnreadableFileError, match="needs a package that is missing"):
+        parse_file(data, "a.pptx")
 
 
 def test_a_table_of_contents_of_word_is_left_out():
