@@ -179,7 +179,7 @@ def _cut_table(span: Span, header_end: int, meter: ChunkMeter) -> Iterator[tuple
     whole = text[span[0] : header_end].rstrip()
     # The rule below the names of the columns may take more tokens than they do.
     names = "\n".join(line for line in whole.splitlines() if line.strip(" |:-+"))
-    header = next((one for one in (whole, names) if meter.with_title(one) <= meter.max_tokens // 2), "")
+    header = next((one for one in (whole, names) if meter.tokens_with_title(one) <= meter.max_tokens // 2), "")
     if header != whole:
         # All of it begins the first chunk, if a row fits behind it.
         ends = [end for _, end in _lines(text, (header_end, span[1]))]

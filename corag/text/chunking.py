@@ -158,7 +158,7 @@ class ChunkMeter:
             counts.extend(self._tokens.count([with_title(self.title, self.text[start:end]) for start, end in batch]))
         return [int(count) - self._title_tokens for count in counts]
 
-    def with_title(self, text: str) -> int:
+    def tokens_with_title(self, text: str) -> int:
         """Return the tokens of the title with a text of no place in the document, such as a repeated header."""
         return int(self._tokens.count([with_title(self.title, text)])[0])
 
