@@ -1,49 +1,34 @@
 """A world in which evidence features can be worked out by hand: every word is a direction of its own."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 
-from corag.models.encoders import DIMENSION, MAX_TOKENS, Encoded, TextEncoder, unit
+from corag.models.encoders import DIMENSION, MAX_TOKENS, BertEncoder
 from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, Signals
 
 
-class WordEncoder(TextEncoder):
+class WordEncoder(BertEncoder):
     """Words are tokens, the state of a token is the unit vector of its word, special tokens are zero."""
-
-    dimension, max_tokens = DIMENSION, MAX_TOKENS
 
     def __init__(self):
         self.words: dict[str, int] = {}
-        self.texts_encoded = 0
+        engine, window = SimpleNamespace(name="minilm", run=self._run), MAX_TOKENS + 2
+        given = {"engine": engine, "tokenize": self._tokens_of, "dimension": DIMENSION, "window": window}
+        super().__init__(**given, head=(0,), tail=(0,))
 
-    def windows(self, texts, window=0):
-        cut = slice(window * MAX_TOKENS, (window + 1) * MAX_TOKENS)
-        found = []
+    def _tokens_of(self, texts):
         for text in texts:
             matches = list(re.finditer(r"\w+", text))
-            ids = [self.words.setdefault(match.group().lower(), len(self.words)) for match in matches[cut]]
-            starts = [match.start() for match in matches[cut]]
-            found.append((np.array(ids, np.int64), np.array(starts, np.int64), max(1, -(-len(matches) // MAX_TOKENS))))
-        return found
+            ids = [self.words.setdefault(match.group().lower(), len(self.words)) for match in matches]
+            yield np.array(ids, np.int64), np.array([match.start() for match in matches], np.int64)
 
-    def whole_ids(self, texts):
-        return [ids for ids, _, _ in self.windows(texts)]
-
-    def sentence_embeddings(self, ids, *, query=False):
-        return unit(np.array([states.mean(axis=0) for states in self.states(ids)]).reshape(-1, DIMENSION))
-
-    def states(self, ids):
-        self.texts_encoded += len(ids)
-        rows = [np.zeros((len(row) + 2, DIMENSION), dtype=np.float32) for row in ids]
-        for states, row in zip(rows, ids, strict=True):
-            states[np.arange(1, len(row) + 1), row] = 1.0
-        return rows
-
-    def encoded(self, texts, window=0, *, query=False):
-        windows = self.windows(texts, window)
-        states = self.states([ids for ids, _, _ in windows])
-        return [Encoded.of(ids, starts, of_text, n) for (ids, starts, n), of_text in zip(windows, states, strict=True)]
+    def _run(self, rows, *, mean=False):
+        for number, row in enumerate(rows):
+            states = np.zeros((1, len(row), DIMENSION), dtype=np.float32)
+            states[0, np.arange(1, len(row) - 1), row[1:-1]] = 1.0
+            yield np.array([number]), states.mean(axis=1) if mean else states
 
 
 def signals_of(num_candidates, seed=0, question_tokens=3):

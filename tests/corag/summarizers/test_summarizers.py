@@ -72,8 +72,8 @@ def test_no_request_is_beyond_the_window(window):
 class Flat(WordEncoder):
     """No state is zero, as of a real encoder: a text may have no words."""
 
-    def states(self, ids):
-        return [states + np.float32(0.01) for states in super().states(ids)]
+    def states(self, ids, **given):
+        return [states + np.float32(0.01) for states in super().states(ids, **given)]
 
 
 @pytest.mark.parametrize("tokens", COUNTERS, ids=lambda tokens: tokens.name)

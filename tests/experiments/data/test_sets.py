@@ -7,6 +7,7 @@ passages that they give.
 import json
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -26,19 +27,9 @@ SETS = json.loads(Path(__file__).with_name("sets.json").read_text(encoding="utf-
 ROWS = {name: one["rows"] for name, one in SETS.items()}
 
 
-class Rows:
-    """The rows of a set in place of its files."""
-
-    def __init__(self, name):
-        self._rows = ROWS[name]
-
-    def rows(self, part):
-        return iter(self._rows[part])
-
-
 def converted(name):
     """The questions of the first split that has rows, and the passages by id."""
-    data_set, files = DATA_SETS[name], Rows(name)
+    data_set, files = DATA_SETS[name], SimpleNamespace(rows=lambda part: iter(ROWS[name][part]))
     # Those of two sets are parts of one file, or made of several.
     divided = name in ("holobench", "amazon-phones")
     split = next(split for split in data_set.splits if ROWS[name].get(split) or divided)
