@@ -17,6 +17,7 @@ from tests.agent.worlds import DIM, RANGES, random_agent, random_weights, toy_co
 from tests.paths import ROOT
 
 FEATURES = np.random.default_rng(1).normal(size=(50, DIM)).astype(np.float32)
+LN_3 = np.log(3) * np.eye(DIM)[0]
 PAPERS = "corag(unit=passage, reranker=cross-encoder(model=a/b, max_tokens=9))"
 
 
@@ -27,12 +28,6 @@ def agent_that_passes_one_feature_on(**changes):
     weights["encoder.0.weight"][0, 0] = 1.0
     weights["choice.weight"][1, 0] = 1.0
     return ConfigurationAgent(config, weights)
-
-
-def at(value):
-    features = np.zeros(DIM)
-    features[0] = value
-    return features
 
 
 def test_the_unit_scale_worked_by_hand():
@@ -62,7 +57,7 @@ def test_a_configuration_is_spelled_with_the_settings_of_its_search():
 
 
 def test_a_prediction_worked_by_hand():
-    prediction = agent_that_passes_one_feature_on().predict(at(np.log(3)))
+    prediction = agent_that_passes_one_feature_on().predict(LN_3)
     assert (prediction.iterations, prediction.exploration) == (8, 1.5)
     assert prediction.probabilities == pytest.approx({"first": 0.25, "second": 0.75})
     # A tie goes to the first label.
@@ -74,7 +69,7 @@ def test_a_prediction_worked_by_hand():
 def test_the_fallback_is_kept_where_the_lead_is_small(min_lead, chosen):
     # Probabilities 0.25 and 0.75: a lead of 0.5 over "first", the fallback.
     trained = agent_that_passes_one_feature_on(min_lead=min_lead)
-    prediction = trained.predict(at(np.log(3)))
+    prediction = trained.predict(LN_3)
     settings = (prediction.iterations, prediction.exploration, prediction.cost_weight)
     assert (prediction.configuration, prediction.fell_back) == (chosen, chosen == "first")
     assert settings == pytest.approx((10, 2.4, 0.1) if chosen == "first" else (8, 1.5, 0.15))

@@ -53,10 +53,6 @@ def test_exhaustive_equals_brute_force(problem, scorer, max_length, ordered):
     assert result.cost == sum(costs[chunk] for chunk in best)
 
 
-class EnoughError(Exception):
-    pass
-
-
 # Of 3,000 candidates ten orders are continued at a time, so all lengths are in memory within a block.
 @pytest.mark.parametrize(("costs", "num_blocks"), [([1] * 40, 300), ([1] * 3000, 12)])
 def test_counting_and_scoring_orders_without_end_stops_in_little_memory(costs, num_blocks):
@@ -64,11 +60,11 @@ def test_counting_and_scoring_orders_without_end_stops_in_little_memory(costs, n
 
     def check():
         if next(calls) == 300:
-            raise EnoughError
+            raise TimeoutError
 
     tracemalloc.start()
     try:
-        with pytest.raises(EnoughError):
+        with pytest.raises(TimeoutError):
             exhaustive(costs, HashScorer(0), 20, 20, max_orders=10**18, check=check)
         assert sum(map(len, islice(OrderSpace(np.array(costs), 20).blocks(4096), num_blocks))) == num_blocks * 4096
         assert tracemalloc.get_traced_memory()[1] < 100e6

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -25,41 +26,19 @@ for command in json.loads(sys.argv[1]):
 """
 
 
-@pytest.fixture
-def offline(tmp_path):
-    """Return a function that runs Python where nobody can be asked, and says who was asked nevertheless.
-
-    Programs that are not Python would go through a proxy.
-    """
-    came, contacts = [], tmp_path / "contacts.txt"
-
-    def listen(server):
+def listen(server, came):
+    """Keep what is sent to a server, while it is open."""
+    with suppress(OSError):
         while True:
-            try:
-                connection, _ = server.accept()
-            except OSError:
-                return
-            with connection:
+            with server.accept()[0] as connection:
                 came.append(connection.recv(200))
 
-    def run(*arguments):
-        done = subprocess.run(
-            [sys.executable, "-c", *arguments],
-            cwd=tmp_path, env={**kept, **outward, **paths}, capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
-        return done, (contacts.read_text() if contacts.exists() else "") + "".join(map(repr, came))
 
+def test_no_command_contacts_another_machine_or_tells_a_key(tmp_path, small_data):
+    came, contacts = [], tmp_path / "contacts.txt"
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "HF_"))}
     kept |= {"OPENAI_API_KEY": KEY, "OLLAMA_API_KEY": KEY}
-    paths = {"PYTHONPATH": os.pathsep.join([str(GUARD), str(ROOT)]), "CORAG_TESTS_CONTACTS": str(contacts)}
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"http://127.0.0.1:{server.getsockname()[1]}"
-        outward = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), address)
-        threading.Thread(target=listen, args=(server,), daemon=True).start()
-        yield run
-
-
-def test_no_command_contacts_another_machine_or_tells_a_key(offline, tmp_path, small_data):
+    kept |= {"PYTHONPATH": os.pathsep.join([str(GUARD), str(ROOT)]), "CORAG_TESTS_CONTACTS": str(contacts)}
     save_small_agent(tmp_path / "agent")
     write_labels(tmp_path / "labels.parquet")
     data = ["--data", str(small_data), "--quiet"]
@@ -73,7 +52,11 @@ def test_no_command_contacts_another_machine_or_tells_a_key(offline, tmp_path, s
         "data": str(small_data.parent), "out": "adapter", "sources": [source], "quiet": True, "epochs": 1,
     }  # fmt: skip
     (tmp_path / "adapter.yaml").write_text(json.dumps(adapter))
-    with ChatServer(Reply("310 metres")) as server:
+    with ChatServer(Reply("310 metres")) as server, socket.create_server(("127.0.0.1", 0)) as proxy:
+        # Programs that are not Python would go through a proxy.
+        address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+        kept |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), address)
+        threading.Thread(target=listen, args=(proxy, came), daemon=True).start()
         part = f"openai(model=llama3.1:8b, base_url={server.base_url}, max_answer_tokens=20)"
         routed = f"self-route(reader={part})"
         commands = [
@@ -90,8 +73,12 @@ def test_no_command_contacts_another_machine_or_tells_a_key(offline, tmp_path, s
             ["tune", "--data", str(many), "--quiet", "--configurations", f"top-k(k=1), {routed}", "--out", "tuned"],
             ["bench", "search", "--rounds", "1", "--out", "bench"],
         ]  # fmt: skip
-        done, contacts = offline(PROGRAM, json.dumps(commands))
-    assert contacts == ""
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, json.dumps(commands)],
+            cwd=tmp_path, env=kept, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+    assert not contacts.exists(), contacts.read_text()
+    assert came == []
     assert done.returncode == 0, done.stderr
     assert list((tmp_path / "trained" / "wandb").glob("offline-run-*"))
     assert list((tmp_path / "result.log").rglob("offline-run-*"))

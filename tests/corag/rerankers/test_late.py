@@ -10,6 +10,7 @@ from corag import Chunk
 from corag.errors import InputError
 from corag.models.encoders import encoder_named, minilm_encoder
 from corag.models.runtime import resolve_device
+from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.late import PASSAGE_SHARE, LateScorer, MiniLMLate, MiniLMSoftSim
 from corag.text.units import SENTENCE, units
 
@@ -92,7 +93,7 @@ def test_of_a_long_question_the_end_counts_like_the_beginning():
     log = "error: worker stopped, restarting. " * 120  # longer than a window of 510 tokens
     texts = ["Restart the worker by hand.", "The blue pump stands in the cellar."]
     chunks = [Chunk(text, text) for text in texts]
-    for reranker in (MiniLMLate(), MiniLMSoftSim()):
+    for reranker in (MiniLMLate(), MiniLMSoftSim(), MiniLMCosine()):
         first, last = (
             reranker.scorer(question, chunks)([(0,), (1,)])[1]
             for question in (f"Where is the blue pump? {log}", f"{log} Where is the blue pump?")

@@ -53,12 +53,6 @@ def test_cosine_of_an_order_is_that_of_its_joined_text(batch, permutations, size
     assert scorer(kept) == pytest.approx(reranker.score(QUESTION, joined), abs=1e-5)
 
 
-def test_of_a_question_longer_than_the_window_nothing_is_cut():
-    long = "word " * 600
-    first, whole = (MiniLMCosine().score(question, PASSAGES[:1]) for question in (long, long + QUESTION * 20))
-    assert whole > first + 0.01
-
-
 def by_bm25s(query, passages, k1, b):
     """Scores of bm25s with Lucene's formula, as a share of the weights of the question's terms."""
     split = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english"), "return_ids": False, "show_progress": False}

@@ -33,13 +33,8 @@ LOCAL = "http://127.0.0.1:8384"
 
 
 @pytest.fixture(scope="module")
-def service():
-    return Service(method="naive(reranker=bm25)", budget=100)
-
-
-@pytest.fixture(scope="module")
-def api(service):
-    with TestClient(make_api(service), base_url=LOCAL) as client:
+def api():
+    with TestClient(make_api(Service(method="naive(reranker=bm25)", budget=100)), base_url=LOCAL) as client:
         yield client
 
 
@@ -165,16 +160,15 @@ def test_the_description_names_what_is_accepted(api):
     assert "bm25" in named and rerank(api, model="bm25")["model"] == "bm25"
 
 
-def test_what_the_page_shows(service):
+def test_what_the_page_shows(api):
     page = ROOT / "docs" / "serve.md"
-    with TestClient(make_api(service), base_url=LOCAL) as client:
-        for block in blocks(page, "bash"):
-            words = shlex.split(block)
-            assert words[1].startswith(f"{LOCAL}/v1/")
-            reply = client.post(words[1], content=words[-1], headers={"Content-Type": "application/json"})
-            assert reply.status_code == 200, reply.text
-        shown = json.loads(blocks(page, "json")[0])
-        assert set(shown) == set(rerank(client)) and set(shown["results"][0]) == set(rerank(client)["results"][0])
+    for block in blocks(page, "bash"):
+        words = shlex.split(block)
+        assert words[1].startswith(f"{LOCAL}/v1/")
+        reply = api.post(words[1], content=words[-1], headers={"Content-Type": "application/json"})
+        assert reply.status_code == 200, reply.text
+    shown = json.loads(blocks(page, "json")[0])
+    assert set(shown) == set(rerank(api)) and set(shown["results"][0]) == set(rerank(api)["results"][0])
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,6 @@ def test_two_runs_of_a_sweep_differ_in_what_was_varied(tmp_path, config):
         epochs = json.loads((folder / "training.json").read_text())["history"]
         logged = [row for row in run.history if "epoch" in row]
         assert [{name: row[name] for name in epoch} for row, epoch in zip(logged, epochs, strict=True)] == epochs
-        parts = ("loss", "contrastive", "choice", "settings", "accuracy", "top2_accuracy", "regret", "iterations_error")
-        assert {f"{split}_{part}" for split in ("train", "val") for part in parts} <= epochs[0].keys()
         assert all(0 <= epoch["val_accuracy"] <= epoch["val_top2_accuracy"] <= 1 for epoch in epochs)
         [artifact] = [one for one in run.artifacts if one.type == "model"]
         metadata = json.loads(artifact.metadata)
