@@ -49,12 +49,15 @@ def load() -> Demo:
     """Read topics and questions, and find the evidence in the text of this Python."""
     from pydoc_data.topics import topics
 
-    contained = sorted(_contained(topics))
-    documents = [
-        {"id": name, "title": _heading(text, name), "text": text}
-        for name, text in sorted(topics.items())
-        if name not in contained
-    ]
+    # Topics whose words a larger topic repeats: the index of pydoc lists sections twice.
+    words = {name: " ".join(re.findall(r"\w+", text)) for name, text in topics.items()}
+    contained = sorted(name for name, own in words.items() if any(own in other != own for other in words.values()))
+    documents = []
+    for name, text in sorted(topics.items()):
+        if name not in contained:
+            first = text.strip().split("\n", 1)[0].strip()
+            title = first.strip('"') if 0 < len(first) <= 80 else name
+            documents.append({"id": name, "title": title, "text": text})
     texts = {document["id"]: _squeezed(document["text"]) for document in documents}
     queries, left_out = [], []
     files = [Path(__file__).with_name(f"questions_{group}.jsonl") for group in SPLITS]
@@ -74,17 +77,6 @@ def load() -> Demo:
             len(left_out), len(left_out) + len(queries), ", ".join(left_out),
         )  # fmt: skip
     return Demo(documents, queries, left_out, contained)
-
-
-def _heading(text: str, name: str) -> str:
-    first = text.strip().split("\n", 1)[0].strip()
-    return first.strip('"') if 0 < len(first) <= 80 else name
-
-
-def _contained(topics: Mapping[str, str]) -> set[str]:
-    """Return the topics whose words a larger topic repeats: the index of pydoc lists sections twice."""
-    flat = {name: " ".join(re.findall(r"\w+", text)) for name, text in topics.items()}
-    return {name for name, own in flat.items() if any(own in other != own for other in flat.values())}
 
 
 def _squeezed(text: str) -> tuple[str, list[int]]:
