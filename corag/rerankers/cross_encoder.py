@@ -120,5 +120,5 @@ def _window(wanted: int | None, allowed: int | None, model: str | Path) -> int:
     window = allowed if wanted is None else wanted
     if window is None:
         raise InputError(f"neither the model {str(model)!r} nor its tokenizer says how much it sees; give max_tokens")
-    check_count("max_tokens", window, f"of the model {str(model)!r}", most=allowed)
+    check_count(f"max_tokens of the model {str(model)!r}", window, most=allowed)
     return window
