@@ -28,6 +28,7 @@ from corag.index import ChunkIndex
 from corag.text.units import unit_size
 from corag.types import Answer
 from experiments.labels.table import VECTORS
+from tests.corag.integrations.worlds import Note, Notes
 from tests.experiments.worlds import MANY_QUERIES, listing, write_folder
 from tests.fakes import FakeReader, HashEmbedder
 
@@ -280,6 +281,7 @@ CALLS = [
     *(lambda name=name: corag.reranker(name).score("q?", [None]) for name in ("bm25", "minilm-cosine")),
     *(lambda: corag.reranker("minilm-late").score(None, ["a text"]), lambda: corag.embedder("minilm", encoder=5)),
     lambda: corag.embedder("minilm(encoder=e5)"),
+    *(lambda budget=budget: Notes(method="top-k").choose("q?", [Note("a text")], budget) for budget in (0, -1, "60")),
 ]
 
 

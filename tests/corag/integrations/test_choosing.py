@@ -41,12 +41,6 @@ def test_chosen_sentences_come_back_as_the_text_of_their_document():
     assert FACTS[2][start:end] == first.content
 
 
-@pytest.mark.parametrize("budget", [0, -1, "60"])
-def test_a_wrong_budget_of_a_question_is_an_error(budget):
-    with pytest.raises(InputError, match="budget_tokens"):
-        choose(NAMED, budget)
-
-
 def test_what_documents_share_comes_and_is_counted_once():
     pieces = [Note(" ".join(FACTS[row : row + 2]), f"n{row}", meta={"title": "T: ", "source": "a"}) for row in range(4)]
     for unit in ("passage", "sentence"):

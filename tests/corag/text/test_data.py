@@ -1,7 +1,6 @@
 """Data folders: by path and by name, of our own form and of BEIR's."""
 
 import gzip
-import json
 import logging
 from pathlib import Path
 
@@ -10,19 +9,18 @@ import pytest
 from corag.errors import DataError
 from corag.text.data import DataFolder, data_cache, find_data, passage_at, read_corpus
 from corag.text.documents import Document
+from tests.experiments.worlds import write_folder
 
 CORPUS = [{"id": "a", "title": "A", "text": "Text of a."}, {"id": "b", "title": "", "text": "Text of b."}]
 QUERY = {"id": "q1", "question": "What?", "answers": ["this"], "gold": ["a"], "split": "test"}
 
 
-def write(folder: Path, corpus=CORPUS, queries=(QUERY,), *, gz: bool = False) -> Path:
-    """Write a data folder; rows are objects, or lines as bytes."""
-    for stem, rows in (("corpus", corpus), ("queries", queries)):
-        lines = b"".join((row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n" for row in rows)
-        if gz:
-            (folder / f"{stem}.jsonl.gz").write_bytes(gzip.compress(lines))
-        else:
-            (folder / f"{stem}.jsonl").write_bytes(lines)
+def write(folder, corpus=CORPUS, queries=(QUERY,), *, gz=False):
+    """Write a data folder, its files packed or not."""
+    write_folder(folder, corpus, queries)
+    for file in list(folder.glob("*.jsonl")) if gz else ():
+        (folder / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
     return folder
 
 
@@ -78,8 +76,8 @@ HEADING = "query-id\tcorpus-id\tscore\n"
 
 def write_beir(folder, qrels, passages=PASSAGES, questions=QUESTIONS):
     """Write a BEIR folder; `qrels` are the files' texts by split."""
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
     write(folder, passages, questions, gz=True)
+    (folder / "qrels").mkdir()
     for split, text in qrels.items():
         (folder / "qrels" / f"{split}.tsv.gz").write_bytes(gzip.compress(text.encode()))
     return folder
@@ -144,9 +142,7 @@ def test_a_path_wins_over_the_own_folder_and_that_over_the_cache(monkeypatch, tm
 def test_the_history_stays_as_it_is_and_earlier_questions_are_put_before_if_asked(tmp_path):
     turns = ["How high is the tower?", "330 metres.", "Who built it?", "Eiffel."]
     rows = [{"id": "a", "question": "It rained in 1990?", "history": turns}, {"id": "b", "question": "Alone?"}]
-    (tmp_path / "corpus.jsonl").write_text(json.dumps({"id": "p", "text": "A tower."}))
-    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    asked, alone = DataFolder.open(tmp_path).queries
+    asked, alone = DataFolder.open(write(tmp_path, queries=rows)).queries
     assert (asked.question, asked.history) == ("It rained in 1990?", tuple(turns))
     assert asked.after("none") == asked and alone.after("all") == alone
     assert asked.after("last").question == "Who built it?\nIt rained in 1990?"
