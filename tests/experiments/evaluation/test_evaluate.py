@@ -1,7 +1,6 @@
 import json
 from collections import Counter
 
-import numpy as np
 import pytest
 
 import corag
@@ -69,9 +68,9 @@ def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_in
 
 
 @pytest.mark.slow
-def test_rows_are_what_the_figures_are_made_from(tmp_path, small_data):
+def test_rows_tell_what_was_chosen_and_answered(tmp_path, small_data):
     out = tmp_path / "result.json"
-    result = evaluate(config_of(small_data, methods="top-k,naive", out=str(out)))
+    evaluate(config_of(small_data, methods="top-k,naive", out=str(out)))
     rows = rows_of(out)
     assert Counter(row["method"] for row in rows) == {"top-k": 4, "naive": 4}
     texts = {row["id"]: f"{row['title']}\n{row['text']}" for row in DOCUMENTS}
@@ -85,13 +84,6 @@ def test_rows_are_what_the_figures_are_made_from(tmp_path, small_data):
         assert ("f1" in row, "evidence_recall" in row) == (bool(query["answers"]), bool(query["gold"]))
         if query["gold"]:
             assert row["evidence_recall"] == len({*row["ids"]} & {*query["gold"]}) / len(query["gold"])
-    for method in result["methods"]:
-        own = [row for row in rows if row["method"] == method["method"]]
-        assert method["cost_tokens"] == np.mean([row["cost_tokens"] for row in own])
-        # Three of the four questions have gold and answers; the fourth counts in neither.
-        for name in ("evidence_recall", "full_evidence", "rougeL"):
-            assert method[name] == pytest.approx(sum(row.get(name, 0.0) for row in own) / 3)
-        assert method["latency_ms_median"] == np.median([row["latency_ms"] for row in own])
 
 
 @pytest.mark.slow
