@@ -79,7 +79,7 @@ class LanguageModel(Part):
     def _ask(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         values = dict.fromkeys(pairs, 0.0)
         # Sorted, texts with the same beginning follow each other.
-        asked = sorted(pair for pair in values if not _is_blank(pair[1]))
+        asked = sorted(pair for pair in values if any(one.isprintable() and not one.isspace() for one in pair[1]))
         conversations = [self._template.messages(question=query, context=text) for query, text in asked]
         replies = self._chat.ask_many(conversations, first_tokens=True) if asked else []
         values |= {pair: self._probability(reply.first_tokens) for pair, reply in zip(asked, replies, strict=True)}
@@ -101,7 +101,3 @@ class LanguageModel(Part):
                 f"{NO!r}; use a model that follows instructions, or a prompt that asks for one of the two"
             )
         return mass[YES] / total
-
-
-def _is_blank(text: str) -> bool:
-    return not any(character.isprintable() and not character.isspace() for character in text)
