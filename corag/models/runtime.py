@@ -290,6 +290,7 @@ def has_precision(precision: str) -> bool:
 
 _version = functools.cache(importlib.metadata.version)
 _RECORDS: Ambient[tuple[dict[tuple[str, ...], None], ...]] = Ambient(())
+_RECORDED = ("model", "device", "hardware", "precision", "backend")
 
 
 @contextmanager
@@ -298,10 +299,9 @@ def recording() -> Iterator[Callable[[], list[dict[str, str]]]]:
 
     Yields a function that returns a row for each model that ran so far, in the order of their first runs.
     """
-    columns = ("model", "device", "hardware", "precision", "backend")
     seen: dict[tuple[str, ...], None] = {}
     with _RECORDS.set((*_RECORDS.get(), seen)):
-        yield lambda: [dict(zip(columns, row, strict=True)) for row in seen]
+        yield lambda: [dict(zip(_RECORDED, row, strict=True)) for row in seen]
 
 
 def record_use(model: str, placement: Placement) -> None:
@@ -315,4 +315,5 @@ def record_use(model: str, placement: Placement) -> None:
 
 def merge_records(records: Iterable[Iterable[Mapping[str, str]]]) -> list[dict[str, str]]:
     """Return each model of several records once, in the order of their names."""
-    return [dict(row) for row in sorted({tuple(row.items()) for record in records for row in record})]
+    rows = {tuple(row[name] for name in _RECORDED) for record in records for row in record}
+    return [dict(zip(_RECORDED, row, strict=True)) for row in sorted(rows)]
