@@ -33,7 +33,7 @@ MAX_SECONDS = 60
 # What is no text of the document: code, forms, and what leads to other pages.
 _NO_TEXT = (
     "script, style, noscript, template, svg, iframe, object, button, select, nav, dialog, [hidden], "
-    "form:not(:has(h1, h2)), aside:not(article aside, section aside, [epub\\:type]), "
+    "form:not(:has(h1, h2)), html:has(h1:not(form *)) form, aside:not(article aside, section aside, [epub\\:type]), "
     "[role=navigation], [role=search], [role=banner], [role=contentinfo], [aria-hidden=true], "
     "a.headerlink, a.anchor, a.copiable-anchor, a.copiable-link"
 )
