@@ -112,14 +112,9 @@ def tried(number, failures):
     return bool(selection.chunks)
 
 
-@pytest.fixture(autouse=True)
-def silent(caplog):
-    """Warnings of small budgets and failed summaries are many."""
-    caplog.set_level(logging.ERROR)
-
-
 @pytest.mark.parametrize("part", range(NUM_PARTS))
-def test_selections_keep_their_promises(part):
+def test_selections_keep_their_promises(part, caplog):
+    caplog.set_level(logging.ERROR)  # warnings of small budgets and failed summaries are many
     of_part, failures = NUM_CASES // NUM_PARTS, []
     numbers = range(FIRST + part * of_part, FIRST + (part + 1) * of_part)
     num_chosen = sum(tried(number, failures) for number in numbers)

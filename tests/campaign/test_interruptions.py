@@ -194,10 +194,9 @@ def test_killed_at_random_points_a_command_ends_as_undisturbed(inputs, undisturb
 
 FAULTY = [*product(TASKS, (False, True))] if CAMPAIGN else [*zip(TASKS, 2 * (False, True), strict=True)]
 """Commands, and whether the disk stays full."""
-needs_faults = pytest.mark.skipif(FAULTS is None, reason="needs Linux and a C compiler")
 
 
-@needs_faults
+@pytest.mark.skipif(FAULTS is None, reason="needs Linux and a C compiler")
 @pytest.mark.parametrize(("name", "full"), FAULTY)
 def test_a_write_that_fails_loses_nothing(inputs, undisturbed, broken_disk, tmp_path, name, full):
     task, (whole, calls) = TASKS[name], undisturbed(name)

@@ -175,18 +175,6 @@ def test_what_was_stored_after_a_torn_file_is_stored_again(tmp_path, chunks, old
     assert embedder.num_embedded == len(chunks) - 16
 
 
-@pytest.fixture(scope="module")
-def partitioned(tmp_path_factory):
-    """An index of five partitions and its chunks."""
-    folder = tmp_path_factory.mktemp("partitioned")
-    chunks, embedder = make_chunks(10_000), HashEmbedder()
-    chunks = [replace(chunk, metadata={"number": number}) for number, chunk in enumerate(chunks)]
-    index = ChunkIndex.build(folder, chunks, embedder, batch_size=5000)
-    vectors = embedder.embed([chunk.text for chunk in chunks])
-    assert {"FTS", "IvfRq"} == {one.index_type for one in table_of(folder).list_indices()}
-    return index, list(zip(chunks, vectors, strict=True))
-
-
 def recall(index, rows, k, where=None):
     """The share of the nearest chunks that 20 searches find; cosines are exact."""
     queries = np.random.default_rng(1).normal(size=(20, index.manifest.dimension)).astype(np.float32)
@@ -202,17 +190,18 @@ def recall(index, rows, k, where=None):
     return num_found / (20 * min(k, len(rows)))
 
 
-def test_a_large_index_searches_partitions(partitioned):
-    index, rows = partitioned
+def test_a_large_index_searches_partitions_unless_too_few_chunks_are_in_them(tmp_path):
+    chunks, embedder = make_chunks(10_000), HashEmbedder()
+    chunks = [replace(chunk, metadata={"number": number}) for number, chunk in enumerate(chunks)]
+    index = ChunkIndex.build(tmp_path, chunks, embedder, batch_size=5000)
+    assert {"FTS", "IvfRq"} == {one.index_type for one in table_of(tmp_path).list_indices()}
+    rows = list(zip(chunks, embedder.embed([chunk.text for chunk in chunks]), strict=True))
     assert recall(index, rows, 10) >= 0.98
-    assert recall(ChunkIndex.open(index.uri, probes=1), rows, 10) < 0.9  # it searches no other
-    # Fewer rows in the partitions probed than are asked for: it looks at all.
-    assert recall(ChunkIndex.open(index.uri, probes=1), rows, 2500) >= 0.98
-
-
-def test_a_filter_that_leaves_few_chunks_of_a_large_index_finds_them_all(partitioned):
-    index, rows = partitioned
-    assert recall(ChunkIndex.open(index.uri, probes=1), rows[500:507], 10, {"number": {">=": 500, "<": 507}}) == 1
+    one = ChunkIndex.open(index.uri, probes=1)
+    assert recall(one, rows, 10) < 0.9  # it searches no other
+    # Fewer rows in the partitions probed than are asked for, or that a filter leaves: it looks at all.
+    assert recall(one, rows, 2500) >= 0.98
+    assert recall(one, rows[500:507], 10, {"number": {">=": 500, "<": 507}}) == 1
 
 
 def test_another_embedder_or_corpus_is_refused_and_nothing_changes(tmp_path, chunks):
