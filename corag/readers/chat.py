@@ -25,7 +25,6 @@ NUMBERED = "numbered_context"
 
 _MARKER = re.compile(r"\[(\d{1,4}(?:\s*[-\u2013,;]\s*\d{1,4})*)\]")
 """What a language model writes to cite parts of the context: `[2]`, `[1, 3]` or `[1-3]`."""
-_FROM_TO = re.compile(r"(\d+)(?:\s*[-\u2013]\s*(\d+))?")
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 """Code in Markdown, in which a number in brackets is an index."""
 
@@ -141,7 +140,8 @@ def citations(reply: str, context: str) -> tuple[tuple[int, ...], tuple[int, ...
     They are counted from 0, each once, in the order of the reply.
     """
     num_parts = len(context.split(SEPARATOR))
-    ranges = _FROM_TO.findall(" ".join(_MARKER.findall(_CODE.sub("", reply))))
-    said = dict.fromkeys(part for first, last in ranges for part in range(int(first) - 1, int(last or first)))
+    marked = ",".join(_MARKER.findall(_CODE.sub("", reply))).replace("\u2013", "-").replace(";", ",")
+    ranges = [numbers.split("-") for numbers in marked.split(",") if numbers]
+    said = dict.fromkeys(part for ends in ranges for part in range(int(ends[0]) - 1, int(ends[-1])))
     cited = tuple(part for part in said if 0 <= part < num_parts)
     return cited, tuple(part for part in said if part not in cited)
