@@ -146,9 +146,10 @@ def features(signals: ArrayLike) -> FloatArray:
 def passed_on(logits: FloatArray, links: FloatArray) -> FloatArray:
     """Return the most that one passage passes on to each, `[n]`: its probability, divided among those that it links to.
 
-    `logits` are those of the passages, `[n]`, and `links` theirs, `[n, n]`.
+    What a passage gets is divided by how many link to it: a title that all texts name, such as a frequent word, tells
+    nothing. `logits` are those of the passages, `[n]`, and `links` theirs, `[n, n]`.
     """
-    shares = links / np.maximum(1.0, links.sum(axis=1, keepdims=True))
+    shares = links / np.maximum(1.0, links.sum(axis=1, keepdims=True)) / np.maximum(1.0, links.sum(axis=0))
     passed: FloatArray = (probability(logits)[:, None] * shares).max(axis=0, initial=0.0)
     return passed
 

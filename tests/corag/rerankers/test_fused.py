@@ -79,8 +79,8 @@ def test_a_page_links_to_those_whose_title_it_names_and_divides_its_probability_
     expected = np.zeros((7, 7))
     expected[0, [1, 2, 4]] = expected[[2, 5], 1] = expected[[2, 5], 4] = 1  # not to itself, nor to a longer name
     np.testing.assert_array_equal(links, expected)
-    logits = np.array([0.0, 9.0, np.log(3), -9.0, 9.0, -np.inf, 9.0])  # .5 by three; .75 by two
-    np.testing.assert_allclose(passed_on(logits, links), [0, 0.375, 0.5 / 3, 0, 0.375, 0, 0], atol=1e-9)
+    logits = np.array([0.0, 9.0, np.log(3), -9.0, 9.0, -np.inf, 9.0])  # .5 by three; .75 by two; three name the first
+    np.testing.assert_allclose(passed_on(logits, links), [0, 0.125, 0.5 / 3, 0, 0.125, 0, 0], atol=1e-9)
     assert passed_on(np.zeros(0), links_of([])).tolist() == []
 
 
