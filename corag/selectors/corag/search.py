@@ -92,11 +92,11 @@ class Corag(RerankingSelector):
 
     def __post_init__(self) -> None:
         given = {name: value for name in GIVEN if (value := getattr(self, name)) != getattr(type(self), name)}
-        config = search_config("paper", self.preset, self.search)
         self._chooser: AgentSelectors | None = None
         if self.preset is None and decides(self.agent) and not given.keys() >= set(COMPLETE):
             self.unit = self.unit or "passage"
             BudgetedSelector.__post_init__(self)
+            search_config("paper", None, self.search)  # refused now, not with the first question
             embeds = None if self.embedder is None else EMBEDDERS.make(self.embedder)
             self._chooser = AgentSelectors(self.agent, self.tokenizer, embeds, given)
             self.agent = self._chooser.agent
@@ -106,6 +106,7 @@ class Corag(RerankingSelector):
             setattr(self, name, value)
         self.unit = self.unit or "passage"
         super().__post_init__()
+        config = search_config("paper", self.preset, self.search)
         self._given = self.search or {}
         self._price = config.cost_weight if self.cost_weight is None else self.cost_weight
         if self.keep is not None:
