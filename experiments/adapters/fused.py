@@ -31,6 +31,7 @@ from corag.rerankers.fused import (
     features,
     links_of,
     passed_on,
+    probability,
     sentence_features,
 )
 from corag.text.data import Query, is_evidence
@@ -177,12 +178,7 @@ def fitted(examples: Sequence[FusedExample], signals: Sequence[str]) -> FusedWei
     passage = _fit(x, gold, np.repeat(share, [len(one.gold) for one in examples]), blank)
     weights = FusedWeights(tuple(signals), passage[:-1], float(passage[-1]), np.zeros(3), 0.0, 1.0, 0.0)
     weights = replace(weights, link=_link(weights, examples, share))
-    x = np.concatenate(
-        [
-            sentence_features(weights.passages(one.signals, one.links)[one.owner], one.late, one.words)
-            for one in examples
-        ]
-    )
+    x = np.concatenate([sentence_features(_passages(weights, one)[one.owner], one.late, one.words) for one in examples])
     right = np.concatenate([one.right for one in examples])
     sentence = _fit(x, right, _of_sentences(examples, share), (1.0, 0.0, 0.0, 0.0))
     weights = replace(weights, sentence=sentence[:-1], sentence_bias=float(sentence[-1]))
@@ -238,10 +234,12 @@ def refitted(base: FusedWeights, examples: Sequence[FusedExample], signals: Sequ
     return replace(weights, sharpness=_sharpness(weights, examples))
 
 
+def _passages(weights: FusedWeights, example: FusedExample) -> FloatArray:
+    return weights.passages(example.signals, example.links)
+
+
 def _sentences(weights: FusedWeights, example: FusedExample) -> FloatArray:
-    return weights.sentences(
-        weights.passages(example.signals, example.links)[example.owner], example.late, example.words
-    )
+    return weights.sentences(_passages(weights, example)[example.owner], example.late, example.words)
 
 
 def _of_sentences(examples: Sequence[FusedExample], share: FloatArray) -> FloatArray:
@@ -257,7 +255,7 @@ def shares(weights: FusedWeights, example: FusedExample, sharpness: float) -> tu
     """
     logits = _sentences(weights, example)
     best = np.argsort(-logits, kind="stable")
-    expected = ((1 / (1 + np.exp(-logits[best]))) ** sharpness).cumsum()
+    expected = (probability(logits[best]) ** sharpness).cumsum()
     first = np.zeros(len(best))
     first[np.unique(example.owner[best], return_index=True)[1]] = 1.0
     return expected / expected[-1], (first * example.gold[example.owner[best]]).cumsum() / example.gold.sum()
@@ -265,7 +263,7 @@ def shares(weights: FusedWeights, example: FusedExample, sharpness: float) -> tu
 
 def _link(weights: FusedWeights, examples: Sequence[FusedExample], share: FloatArray) -> float:
     """Return the weight of links with which the passages' likelihood is largest, all else as it is; 0 without links."""
-    of_each = [weights.passages(one.signals, one.links) for one in examples]
+    of_each = [_passages(weights, one) for one in examples]
     passed = np.concatenate([passed_on(of, one.links) for of, one in zip(of_each, examples, strict=True)])
     logits = np.concatenate(of_each)
     gold, share = np.concatenate([one.gold for one in examples]), np.repeat(share, [len(one.gold) for one in examples])
@@ -333,7 +331,7 @@ def left_out(examples: Sequence[FusedExample], signals: Sequence[str], out: Path
         if not own or not weights.passage.any():
             continue  # nothing to measure by, or the others have nothing to learn from
         late = signals.index(LATE)
-        ranked = [ndcg(weights.passages(one.signals, one.links), one.gold) for one in own]
+        ranked = [ndcg(_passages(weights, one), one.gold) for one in own]
         figures[f"{kind}: nDCG@10"] = round(float(np.mean(ranked)), 3)
         alone = [ndcg(one.signals[:, late], one.gold) for one in own]
         figures[f"{kind}: nDCG@10, late interaction"] = round(float(np.mean(alone)), 3)

@@ -8,7 +8,7 @@ passages whose title another passage names (as in the hyperlink graphs of Asai e
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -271,22 +271,27 @@ def _bridges(question: Encoded, passages: Sequence[PassageFeatures], titles: Flo
 
 def title_links(titles: NDArray[np.str_], bodies: Sequence[str]) -> FloatArray:
     """Return whether body a has title b, another one than its own, `[n, n]`; both as `PassageFeatures` has them."""
-    found = np.zeros((len(bodies), len(bodies)))
-    # Units of one passage share its title, and what is said of that.
-    for title in {title for title in titles.tolist() if len(title) > 2}:
-        same = titles == title
-        found[:, same] = np.where(same, 0.0, [f" {title} " in body for body in bodies])[:, None]
-    return found
+    return _of_titles(titles, lambda title: [f" {title} " in body for body in bodies])
 
 
 def _title_words(titles: NDArray[np.str_], bodies: Sequence[str]) -> FloatArray:
     """Return which share of the words of title b body a has, `[n, n]`, likewise."""
-    found = np.zeros((len(bodies), len(bodies)))
     words = [set(body.split()) for body in bodies]
+
+    def held(title: str) -> list[float]:
+        of_title = title.split()
+        return [sum(word in of_body for word in of_title) / len(of_title) for of_body in words]
+
+    return _of_titles(titles, held)
+
+
+def _of_titles(titles: NDArray[np.str_], figure: Callable[[str], Sequence[float]]) -> FloatArray:
+    """Return a figure of each passage for each title, `[n, n]`; 0 for its own, and for one of up to two letters."""
+    found = np.zeros((len(titles), len(titles)))
+    # Units of one passage share its title, and what is said of that.
     for title in {title for title in titles.tolist() if len(title) > 2}:
-        same, of_title = titles == title, title.split()
-        held = [sum(word in of_body for word in of_title) / len(of_title) for of_body in words]
-        found[:, same] = np.where(same, 0.0, held)[:, None]
+        same = titles == title
+        found[:, same] = np.where(same, 0.0, figure(title))[:, None]
     return found
 
 
