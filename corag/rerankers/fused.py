@@ -7,7 +7,7 @@ hoc retrieval scores", CIKM 2005). A logistic regression, in which every kind of
 into the probability that the passage is evidence. To its logit comes what another passage passes on to one whose title
 it names: the page that holds the answer may be named in a page that the question names, and not in the question. The
 logit of a sentence is linear in that of its passage, in its late interaction beside the passage's other sentences, in
-its BM25 beside all, and in the logarithm of the passage's sentences, among which its evidence is divided.
+its BM25 beside all, and in the logarithm of its share of the passage, among whose sentences the evidence is divided.
 
 A combination is worth, first, its expected share of the evidence: the sum of its probabilities, raised to a power, over
 that of all candidates. Without the power many improbable texts together would weigh too much; it is fitted so that
@@ -209,7 +209,8 @@ def sentence_features(
     """Return the features of each sentence, `[m, 4]`.
 
     They are the logit of its passage, its late interaction standardised over the sentences of that, its BM25
-    standardised over all, and the logarithm of the number of sentences of the passage.
+    standardised over all, and the logarithm of its share of the passage, by a softmax of the late interaction
+    standardised over all.
 
     Args:
         of_passages: The logit of each passage, `[n]`.
@@ -217,11 +218,12 @@ def sentence_features(
         late: Late interaction of each, `[m]`.
         words: BM25 of each, `[m]`.
     """
+    over_all = standardised(late)
+    of_all = np.bincount(owner, np.exp(over_all))[owner]
     within = np.zeros(len(late))
     for passage in range(len(of_passages)):
         within[owner == passage] = standardised(late[owner == passage])
-    number = np.bincount(owner, minlength=len(of_passages))
-    return np.stack([of_passages[owner], within, standardised(words), np.log(number[owner])], axis=1)
+    return np.stack([of_passages[owner], within, standardised(words), over_all - np.log(of_all)], axis=1)
 
 
 class PassageLogits(NamedTuple):

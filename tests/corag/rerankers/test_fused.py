@@ -18,6 +18,7 @@ from corag.rerankers.fused import (
     links_of,
     near_equal,
     passed_on,
+    sentence_features,
 )
 from corag.text.units import SENTENCE, units
 from tests.fakes import HashReranker
@@ -82,6 +83,15 @@ def test_a_signal_counts_for_the_passage_and_as_the_mean_of_those_that_are_like_
     np.testing.assert_allclose(features([[0], [2], [4]], alike), expected, atol=1e-12)
     np.testing.assert_allclose(features([[7]], np.zeros((1, 1))), [[0, 0, np.log(0.1)]])  # with nothing to compare
     assert features(np.zeros((0, 2)), np.zeros((0, 0))).shape == (0, 5)
+
+
+def test_a_sentence_counts_among_those_of_its_passage():
+    late, words, owner = [0.0, 2.0, 4.0], [1.0, 1.0, 1.0], np.array([0, 0, 1])
+    high = 3 / np.sqrt(6)  # of 0, 2 and 4, standardised
+    share = -np.log(np.exp(-high) + 1) - high, -np.log(np.exp(-high) + 1)
+    expected = [[0.5, -1, 0, share[0]], [0.5, 1, 0, share[1]], [0.7, 0, 0, 0]]
+    found = sentence_features(np.array([0.5, 0.7, 0.1]), owner, np.array(late), np.array(words))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_passages_are_alike_by_their_words():
