@@ -66,6 +66,8 @@ OF_TEXT = (COSINE, LENGTH)
 COVERAGE = 0.3
 """Weight of the share of the question that is covered, beside 1 for that of the evidence: of 0, .1, .2, .3 and .5 on a
 plateau from .2 on, at 64 to 256 tokens (lab notebook)."""
+WORDS_AT_ONCE = 2**13
+"""Of all passages, whose likeness is found in parts, so that memory does not grow with their words."""
 NEAR_EQUAL = 0.9
 """Texts repeat each other if they share at least this much of their distinct words (Jaccard)."""
 
@@ -163,19 +165,24 @@ def _each_standardised(table: FloatArray) -> FloatArray:
 def likeness_of(passages: Sequence[Chunk]) -> FloatArray:
     """Return how much the words of two passages are alike, `[n, n]`; 0 for a passage and itself.
 
-    It is the cosine of their words' tf-idf, the logarithm of one plus how often times the logarithm of n + 1 divided by
-    the number of passages that have the word.
+    It is the cosine of their words' tf-idf: one plus the logarithm of how often a passage has the word, times the
+    logarithm of n + 1 divided by the number of passages that have it.
     """
     counts = [Counter(words(passage.text)) for passage in passages]
     frequency = Counter(chain.from_iterable(counts))
     columns = {word: column for column, word in enumerate(frequency)}
-    table = np.zeros((len(passages), len(columns)))
-    for row, of_passage in enumerate(counts):
-        found = [columns[word] for word in of_passage]
-        table[row, found] = 1 + np.log(list(of_passage.values()))
-    table *= np.log((len(passages) + 1) / np.array(list(frequency.values())))
-    table /= np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-9)
-    alike: FloatArray = table @ table.T
+    rarity = np.log((len(passages) + 1) / np.array(list(frequency.values())))
+    row = np.repeat(np.arange(len(passages)), list(map(len, counts)))
+    column = np.array([columns[word] for of_passage in counts for word in of_passage], dtype=np.intp)
+    weight = 1 + np.log([times for of_passage in counts for times in of_passage.values()])
+    alike = np.zeros((len(passages), len(passages)))
+    for first in range(0, len(columns), WORDS_AT_ONCE):
+        here = (column >= first) & (column < first + WORDS_AT_ONCE)
+        table = np.zeros((len(passages), WORDS_AT_ONCE))
+        table[row[here], column[here] - first] = weight[here] * rarity[column[here]]
+        alike += table @ table.T
+    lengths = np.sqrt(np.maximum(np.diag(alike), 1e-9))
+    alike /= lengths * lengths[:, None]
     np.fill_diagonal(alike, 0.0)
     return alike
 

@@ -94,7 +94,9 @@ def test_a_sentence_counts_among_those_of_its_passage():
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
-def test_passages_are_alike_by_their_words():
+@pytest.mark.parametrize("at_once", [2, fused.WORDS_AT_ONCE])
+def test_passages_are_alike_by_their_words(at_once, monkeypatch):
+    monkeypatch.setattr(fused, "WORDS_AT_ONCE", at_once)
     texts = ["red apples", "Red apple, apple", "blue skies", "", "the"]
     twice = 1 + np.log(2)
     expected = np.zeros((5, 5))
