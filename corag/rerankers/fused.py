@@ -67,7 +67,8 @@ COVERAGE = 0.3
 """Weight of the share of the question that is covered, beside 1 for that of the evidence: of 0, .1, .2, .3 and .5 on a
 plateau from .2 on, at 64 to 256 tokens (lab notebook)."""
 WORDS_AT_ONCE = 2**13
-"""Of all passages, whose likeness is found in parts, so that memory does not grow with their words."""
+"""Distinct words of the passages whose products are added at once, so that memory does not grow with their number; a
+sparse matrix of scipy would do it, too, but a question would wait for its import."""
 NEAR_EQUAL = 0.9
 """Texts repeat each other if they share at least this much of their distinct words (Jaccard)."""
 
@@ -225,12 +226,12 @@ def sentence_features(
         late: Late interaction of each, `[m]`.
         words: BM25 of each, `[m]`.
     """
-    over_all = standardised(late)
-    of_all = np.bincount(owner, np.exp(over_all))[owner]
+    over_all, of_passage = standardised(late), np.full(len(of_passages), -np.inf)
+    np.logaddexp.at(of_passage, owner, over_all)
     within = np.zeros(len(late))
     for passage in range(len(of_passages)):
         within[owner == passage] = standardised(late[owner == passage])
-    return np.stack([of_passages[owner], within, standardised(words), over_all - np.log(of_all)], axis=1)
+    return np.stack([of_passages[owner], within, standardised(words), over_all - of_passage[owner]], axis=1)
 
 
 class PassageLogits(NamedTuple):

@@ -73,6 +73,20 @@ def test_a_further_signal_gets_the_weight_that_it_deserves():
         assert logits.argmax() == weights.sentences(logits, one.owner, one.late, one.words).argmax() == 0
 
 
+def test_a_further_signal_also_counts_for_passages_that_are_like_one_it_knows():
+    shipped = FusedWeights.load(shipped_adapter("fused"))
+    alike = np.zeros((4, 4))
+    alike[[0, 1], [1, 0]] = 1
+    # The second passage is evidence, too, which its likeness to the first alone tells.
+    both = [
+        replace(one, likeness=alike, gold=np.array([1.0, 1, 0, 0])) for one in questions_learned_from(shipped, 40, 0)
+    ]
+    weights, size = refitted(shipped, both, (*shipped.signals, "mine")), len(shipped.signals)
+    assert weights.passage[size] > 0 and weights.passage[2 * size + 1] > 1
+    ranked = [np.argsort(weights.passages(one.signals, one.likeness, one.links))[2:] for one in both]
+    assert sum(sorted(of) == [0, 1] for of in ranked) > 35
+
+
 def test_links_get_a_weight_where_linked_passages_are_evidence():
     shipped = FusedWeights.load(shipped_adapter("fused"))
     examples, signals = questions_learned_from(shipped, 40, 0), (*shipped.signals, "mine")

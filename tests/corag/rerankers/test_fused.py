@@ -92,6 +92,10 @@ def test_a_sentence_counts_among_those_of_its_passage():
     expected = [[0.5, -1, 0, share[0]], [0.5, 1, 0, share[1]], [0.7, 0, 0, 0]]
     found = sentence_features(np.array([0.5, 0.7, 0.1]), owner, np.array(late), np.array(words))
     np.testing.assert_allclose(found, expected, atol=1e-12)
+    # One that stands out of very many, where an exponential would be infinite.
+    many = np.eye(1, 1_000_000)[0]
+    found = sentence_features(np.zeros(1), np.zeros(1_000_000, dtype=np.intp), many, many)
+    assert np.isfinite(found).all() and found[0, 3] == 0
 
 
 @pytest.mark.parametrize("at_once", [2, fused.WORDS_AT_ONCE])
